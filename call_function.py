@@ -1,0 +1,70 @@
+"""From a function call of the model to the function, and from its result to a function response."""
+
+import inspect
+import json
+from collections.abc import Callable
+
+from google.genai import types
+
+from functions.get_file_content import get_file_content, get_schema_get_file_content
+from functions.get_files_info import get_files_info, get_schema_get_files_info
+from functions.run_python_file import get_schema_run_python_file, run_python_file
+from functions.text import valid, visible
+from functions.write_file import get_schema_write_file, write_file
+
+WORKING_DIRECTORY = "./calculator"
+
+available_functions = types.Tool(
+    function_declarations=[
+        get_schema_get_files_info(),
+        get_schema_get_file_content(),
+        get_schema_run_python_file(),
+        get_schema_write_file(),
+    ],
+)
+
+function_map: dict[str, Callable[..., str]] = {
+    "get_files_info": get_files_info,
+    "get_file_content": get_file_content,
+    "run_python_file": run_python_file,
+    "write_file": write_file,
+}
+
+
+def call_function(function_call: types.FunctionCall, verbose: bool = False) -> types.Content:
+    """Run what the model asks for, and wrap what came of it in one function response.
+
+    The response holds `result` whenever the function ran, `error` when it could not be called. It
+    carries the call's id. With `verbose` the call and its result are printed.
+    """
+    name, args = function_call.name or "", function_call.args or {}
+    if verbose:
+        print(f" - Calling function: {visible(name)}")
+        print(visible(json.dumps(args, ensure_ascii=False)))
+    response = valid(run_function(name, args))
+    if verbose:
+        print(f"-> {visible(*response.values())}")
+    part = types.Part(
+        function_response=types.FunctionResponse(
+            id=function_call.id, name=function_call.name, response=response
+        )
+    )
+    return types.Content(role="tool", parts=[part])
+
+
+def run_function(name: str, args: dict[str, object]) -> dict[str, str]:
+    """The result of the function, or the error that it could not be called with."""
+    if name not in function_map:
+        return {"error": f"Unknown function: {name}. The known ones: {', '.join(function_map)}"}
+    function = function_map[name]
+    # A copy: the history must show what the model sent, and nothing of the working directory.
+    args = {**args, "working_directory": WORKING_DIRECTORY}
+    try:
+        inspect.signature(function).bind(**args)
+    except TypeError as error:
+        expected = ", ".join(list(inspect.signature(function).parameters)[1:])
+        return {"error": f"{name}: {error}; expected: {expected}"}
+    try:
+        return {"result": function(**args)}
+    except Exception as error:
+        return {"error": f"{name} failed: {type(error).__name__}: {error}"}

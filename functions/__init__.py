@@ -1,0 +1,1 @@
+"""The four functions the model may call, and what they share."""

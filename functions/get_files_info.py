@@ -1,0 +1,73 @@
+"""get_files_info: what a directory holds."""
+
+import os
+
+from google.genai import types
+
+from functions.paths import Refusal, error_text, not_found, resolve
+from functions.text import one_line
+
+MAX_CHARACTERS = 10_000
+
+
+def get_schema_get_files_info() -> types.FunctionDeclaration:
+    """What the model is told about get_files_info."""
+    return types.FunctionDeclaration(
+        name="get_files_info",
+        description=(
+            "Lists a directory: one line per entry, sorted by name, as "
+            "`- NAME: file_size=N bytes, is_dir=BOOL`. Does not go into subdirectories. "
+            f"After {MAX_CHARACTERS} characters it says how many entries it left out. "
+            "Call it first, to see which files there are, and whenever a file is not found."
+        ),
+        parameters=types.Schema(
+            type=types.Type.OBJECT,
+            properties={
+                "directory": types.Schema(
+                    type=types.Type.STRING,
+                    description=(
+                        "The directory to list, relative to the working directory, such as `pkg`. "
+                        "Without it the working directory itself is listed."
+                    ),
+                ),
+            },
+        ),
+    )
+
+
+def get_files_info(working_directory: str, directory: str = ".") -> str:
+    """One line per entry of `directory`, or a string that begins with `Error: `."""
+    try:
+        target = resolve(working_directory, directory, "list")
+        if not target.exists():
+            raise not_found(target, directory)
+        if not target.is_dir():
+            raise Refusal(f'"{directory}" is not a directory; call get_file_content to read a file')
+        with os.scandir(target) as entries:
+            return listing(sorted(entries, key=lambda entry: entry.name))
+    except (OSError, Refusal) as error:
+        return error_text("list", directory, error)
+
+
+def listing(entries: list[os.DirEntry[str]]) -> str:
+    """The entries' lines, as many as fit into MAX_CHARACTERS."""
+    lines: list[str] = []
+    room = MAX_CHARACTERS
+    for entry in entries:
+        line = describe(entry)
+        room -= len(line) + 1
+        if room < 0:
+            lines.append(f"({len(entries) - len(lines)} more entries are left out)")
+            break
+        lines.append(line)
+    return "\n".join(lines) or "(the directory is empty)"
+
+
+def describe(entry: os.DirEntry[str]) -> str:
+    """One line. A link counts with its own size; it may well lead nowhere."""
+    try:
+        is_directory = entry.is_dir()
+    except OSError:
+        is_directory = False
+    size = entry.stat(follow_symlinks=False).st_size
+    return f"- {one_line(entry.name)}: file_size={size} bytes, is_dir={is_directory}"

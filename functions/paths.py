@@ -1,0 +1,87 @@
+"""Where a path from the model may point: into the working directory, and nowhere else.
+
+Each function asks `resolve` and opens what it returned. The check and the opening are two steps, so
+a process that swaps links between them could slip through; there is none, as no script outlives its
+run (see confine.py).
+"""
+
+import difflib
+import os
+import stat
+from itertools import islice
+from pathlib import Path
+
+from functions.text import one_line, valid
+
+
+class Refusal(Exception):
+    """Something that a function does not do; its text tells the model why, and what to do instead."""
+
+
+def resolve(working_directory: str, path: object, verb: str) -> Path:
+    """The place that `path` means, symbolic links followed, inside the working directory.
+
+    `verb` (list, read, write to, execute) words the refusal. Raises Refusal for what is no path or
+    leads outside, OSError for what the system cannot follow.
+    """
+    if not isinstance(path, str):
+        raise Refusal(f"Cannot {verb} a path of type {type(path).__name__}; it must be a string")
+    if "\0" in path or path != valid(path):
+        raise Refusal(f'Cannot {verb} "{one_line(valid(path))}" as it is no possible file name')
+    root = Path(os.path.realpath(working_directory))
+    inner = without_own_name(root, os.path.basename(os.path.abspath(working_directory)), path)
+    target = Path(os.path.realpath(root / inner))
+    # The system would take "~" for a name; whoever writes it means a home directory.
+    if not target.is_relative_to(root) or os.path.expanduser(path) != path:
+        raise Refusal(f'Cannot {verb} "{path}" as it is outside working directory')
+    if target.is_symlink():
+        raise Refusal(f'Cannot {verb} "{path}" as its symbolic links lead in a circle')
+    return target
+
+
+def without_own_name(root: Path, own_name: str, path: str) -> Path:
+    """`calculator/main.py` means `main.py`, unless the working directory holds a `calculator`."""
+    parts = Path(path).parts
+    if parts[:1] == (own_name,) and not os.path.lexists(root / own_name):
+        return Path(*parts[1:])
+    return Path(path)
+
+
+def regular_file(working_directory: str, path: object, verb: str) -> Path:
+    """Like `resolve`, for a file that must be there. Only its kind is looked at: opening a FIFO
+    to find out would wait for ever."""
+    target = resolve(working_directory, path, verb)
+    if not path:
+        raise Refusal(f"Cannot {verb} a file without a name; give the path of a file")
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        raise not_found(target, path) from None
+    if stat.S_ISDIR(mode):
+        raise Refusal(
+            f'"{path}" is a directory, not a file; call get_files_info to see what it holds'
+        )
+    if not stat.S_ISREG(mode):
+        raise Refusal(f'"{path}" is not a regular file (but a FIFO, a socket or a device)')
+    return target
+
+
+def not_found(target: Path, path: object) -> Refusal:
+    """The refusal for what is not there, with the names nearest to it."""
+    try:
+        with os.scandir(target.parent) as entries:
+            names = [one_line(entry.name) for entry in islice(entries, 1000)]
+    except OSError:
+        names = []
+    close = difflib.get_close_matches(target.name[:255], names)
+    there = f"; the closest names there: {', '.join(close)}" if close else ""
+    return Refusal(f'"{path}" not found{there}; call get_files_info to see what there is')
+
+
+def error_text(verb: str, path: object, error: Exception) -> str:
+    """The answer to the model when a function failed. An OSError's own text is not used: it holds
+    the absolute path."""
+    if isinstance(error, Refusal):
+        return f"Error: {error}"
+    reason = getattr(error, "strerror", None) or type(error).__name__
+    return f'Error: Cannot {verb} "{path}": {reason}'

@@ -1,0 +1,219 @@
+"""run_python_file: a script run in the working directory, with no right that it does not need."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from google.genai import types
+
+from functions import confine
+from functions.paths import Refusal, error_text, regular_file
+from functions.text import valid
+
+MAX_SECONDS = 30
+MAX_CHARACTERS = 10_000
+MAX_DISK_BYTES = 256 << 20
+MAX_DISK_FILES = 10_000
+POLL_SECONDS = 0.003
+AGENT = Path(__file__).resolve().parent.parent
+
+# What a script says when it meets a limit, and what that limit is.
+CONFINED = "a script is one process, without network, with files only below the working directory"
+NOTES = {
+    "Permission": CONFINED,
+    "not permitted": CONFINED,
+    "MemoryError": "a script may use 2 GiB of memory",
+    "start new thread": "a script may use 2 GiB of memory, threads included",
+    "File too large": "a script may write 64 MiB to a file",
+    "Too many open files": "a script may have 256 files open at once",
+    "SIGXCPU": f"a script may use {MAX_SECONDS} seconds of CPU time",
+}
+
+
+def get_schema_run_python_file() -> types.FunctionDeclaration:
+    """What the model is told about run_python_file."""
+    return types.FunctionDeclaration(
+        name="run_python_file",
+        description=(
+            "Runs a Python script in the working directory and returns its exit code and what it "
+            f"printed, of each stream at most {MAX_CHARACTERS} characters (head and tail). "
+            f"It has {MAX_SECONDS} seconds, 2 GiB of memory and no input. It is confined: one process "
+            "(threads work; subprocess and multiprocessing do not; run another script with another "
+            "call), no network, files only below the working directory. Use it to check your work."
+        ),
+        parameters=types.Schema(
+            type=types.Type.OBJECT,
+            required=["file_path"],
+            properties={
+                "file_path": types.Schema(
+                    type=types.Type.STRING,
+                    description="The script, relative to the working directory; it must end in `.py`.",
+                ),
+                "args": types.Schema(
+                    type=types.Type.ARRAY,
+                    items=types.Schema(type=types.Type.STRING),
+                    description='The command-line arguments, such as `["3 + 5"]`; none if left out.',
+                ),
+            },
+        ),
+    )
+
+
+def run_python_file(
+    working_directory: str, file_path: str, args: Sequence[str] | None = None
+) -> str:
+    """Exit code, stdout and stderr of the script, or a string that begins with `Error: `."""
+    try:
+        script = regular_file(working_directory, file_path, "execute")
+        if script.suffix != ".py":
+            raise Refusal(f'"{file_path}" is not a Python file; its name must end in .py')
+        root = Path(os.path.realpath(working_directory))
+        keep_agent_out_of(root)
+        return run(root, script, arguments(args))
+    except (OSError, Refusal) as error:
+        return error_text("execute", file_path, error)
+
+
+def keep_agent_out_of(root: Path) -> None:
+    """A script may change all that is in the working directory; that must not be what runs it."""
+    parts = {
+        "the agent": AGENT,
+        "its Python": sys.base_prefix,
+        "its virtual environment": sys.prefix,
+    }
+    for name, place in parts.items():
+        if Path(os.path.realpath(place)).is_relative_to(root):
+            raise Refusal(
+                f"Nothing is run, as the working directory holds {name}, which scripts could change"
+            )
+
+
+def arguments(args: object) -> list[bytes]:
+    """The script's arguments as the system takes them; models also send numbers, or a lone string."""
+    if args is None:
+        args = []
+    elif isinstance(args, str):
+        args = [args]
+    if not isinstance(args, list | tuple) or not all(
+        isinstance(arg, str | int | float) for arg in args
+    ):
+        raise Refusal("args must be a list of strings")
+    words = [str(arg) for arg in args]
+    if any("\0" in word or word != valid(word) for word in words):
+        raise Refusal("args must not hold a NUL character or half a surrogate pair")
+    return [word.encode() for word in words]
+
+
+def run(root: Path, script: Path, words: list[bytes]) -> str:
+    """Start the script, watch it, and word what became of it.
+
+    Its output goes into files: a pipe could be held open by a process that it left behind, and
+    filled faster than it is read.
+    """
+    is_confined = confine.landlock_version() > 0
+    launcher = [*confine.LAUNCHER, root] if is_confined else ["-s"]
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home,
+        tempfile.TemporaryFile() as stdout,
+        tempfile.TemporaryFile() as stderr,
+    ):
+        process = subprocess.Popen(
+            [sys.executable, *launcher, script, *words],
+            cwd=root,
+            env=environment(home),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        try:
+            stopped = watch(process, [str(root), home] if is_confined else [])
+        finally:
+            kill(process)
+        return report(process.returncode, stopped, excerpt(stdout), excerpt(stderr), is_confined)
+
+
+def environment(home: str) -> dict[str, str]:
+    """All that the script sees of the environment: no key, no token, no proxy."""
+    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ") if name in os.environ}
+    return kept | {
+        "PATH": os.path.dirname(sys.executable),
+        "HOME": home,
+        "TMPDIR": home,
+        "PYTHONUTF8": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def watch(process: subprocess.Popen[bytes], directories: list[str]) -> str:
+    """Wait for the script to end; the limit for which it must be stopped, or nothing.
+
+    What it takes of the disk is what the file systems lose: files it deleted and still writes to
+    count, as does what other programs write meanwhile.
+    """
+    deadline = time.monotonic() + MAX_SECONDS
+    before = free_space(directories)
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(POLL_SECONDS)
+            return ""
+        if time.monotonic() > deadline:
+            return f"it timed out after {MAX_SECONDS} seconds"
+        now = free_space(directories)
+        if before[0] - now[0] > MAX_DISK_BYTES or before[1] - now[1] > MAX_DISK_FILES:
+            return "it wrote more than 256 MiB or 10,000 files"
+
+
+def free_space(directories: list[str]) -> tuple[int, int]:
+    """Free bytes and free files, summed over the file systems of the directories."""
+    systems = {
+        os.stat(directory).st_dev: os.statvfs(directory) for directory in directories
+    }.values()
+    return sum(s.f_bfree * s.f_frsize for s in systems), sum(s.f_ffree for s in systems)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End the script and, where it could start any, its children."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def excerpt(stream: BinaryIO) -> str:
+    """What the script printed, or its head and its tail; never more than that is in memory."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(0)
+    text = stream.read(4 * MAX_CHARACTERS).decode("utf-8", "replace")
+    if size > 4 * MAX_CHARACTERS or len(text) > MAX_CHARACTERS:
+        half = MAX_CHARACTERS // 2 - 50
+        stream.seek(max(size - 4 * half - 4, 0))
+        tail = stream.read().decode("utf-8", "replace")[-half:]
+        text = f"{text[:half]}\n[...cut: {size} bytes in all, head and tail are shown...]\n{tail}"
+    return text.removesuffix("\n")
+
+
+def report(code: int, stopped: str, stdout: str, stderr: str, is_confined: bool) -> str:
+    """The three parts of the answer and, where the script met a limit, a note that says which."""
+    if is_confined and code == confine.NOT_CONFINED and stderr.startswith(confine.FAILURE):
+        raise Refusal(f"The script was not run, as it could not be confined ({stderr})")
+    name = f" ({signal_name(-code)})" if code < 0 else ""
+    answer = f"Process exited with code {code}{name}\nSTDOUT: {stdout}\nSTDERR: {stderr}"
+    if stopped:
+        return f"{answer}\nNOTE: the script was stopped, as {stopped}"
+    met = {note for sign, note in NOTES.items() if is_confined and sign in answer}
+    return "\n".join([answer, *(f"NOTE: {note}" for note in sorted(met))])
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

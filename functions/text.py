@@ -1,0 +1,43 @@
+"""Text on its way out: to the model as valid Unicode, to a terminal as something to look at.
+
+A model can send half a surrogate pair or NaN, which no JSON request may hold; a file or a script can
+hold control characters, which a terminal obeys (it would clear itself, or retitle its window).
+"""
+
+import math
+import re
+from typing import Any
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+LINE_BREAKING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def escaped(character: re.Match[str]) -> str:
+    return character[0].encode("unicode_escape").decode("ascii")
+
+
+def visible(text: str) -> str:
+    """The text with its control characters shown (`\\x1b`); newline and tab pass."""
+    return CONTROL.sub(escaped, text)
+
+
+def one_line(text: str) -> str:
+    """A file name as one line of valid text: bytes that are no UTF-8 become `\\xff`."""
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return LINE_BREAKING.sub(escaped, text)
+
+
+def valid(value: Any) -> Any:
+    """A JSON value with nothing in it that JSON cannot carry.
+
+    Surrogate pairs are joined, halves become U+FFFD; NaN and the infinities become their names.
+    """
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {valid(key): valid(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [valid(item) for item in value]
+    return value

@@ -1,0 +1,93 @@
+"""write_file: a file made new or replaced as a whole."""
+
+import contextlib
+import os
+import stat
+import uuid
+from pathlib import Path
+
+from google.genai import types
+
+from functions.paths import Refusal, error_text, regular_file, resolve
+
+
+def get_schema_write_file() -> types.FunctionDeclaration:
+    """What the model is told about write_file."""
+    return types.FunctionDeclaration(
+        name="write_file",
+        description=(
+            "Writes a text file: makes it, with its parent directories, or replaces all that it held. "
+            "Returns how many characters were written. Give the whole new content, never a part; "
+            "read an existing file to its end before you replace it."
+        ),
+        parameters=types.Schema(
+            type=types.Type.OBJECT,
+            required=["file_path", "content"],
+            properties={
+                "file_path": types.Schema(
+                    type=types.Type.STRING,
+                    description=(
+                        "The file to write, relative to the working directory, such as `pkg/render.py`."
+                    ),
+                ),
+                "content": types.Schema(
+                    type=types.Type.STRING,
+                    description="All the text that the file shall hold, line ends included.",
+                ),
+            },
+        ),
+    )
+
+
+def write_file(working_directory: str, file_path: str, content: str) -> str:
+    """Says how many characters were written, or why none, in a string that begins with `Error: `.
+
+    The file holds either all of its old content or all of the new, whatever fails.
+    """
+    try:
+        target = writable_file(working_directory, file_path)
+        data = encode(content)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        replace(target, data)
+    except (OSError, Refusal) as error:
+        return error_text("write to", file_path, error)
+    return f'Successfully wrote {len(content)} characters to "{file_path}"'
+
+
+def writable_file(working_directory: str, file_path: object) -> Path:
+    """The file to write, there already or not."""
+    target = resolve(working_directory, file_path, "write to")
+    # Git runs programs that the files in there name.
+    if ".git" in str(target.relative_to(os.path.realpath(working_directory))).lower().split(os.sep):
+        raise Refusal(f'Cannot write to "{file_path}" as .git directories are not to be changed')
+    if not file_path or os.path.lexists(target):
+        regular_file(working_directory, file_path, "write to")
+        if not os.access(target, os.W_OK):
+            raise Refusal(f'Cannot write to "{file_path}" as it is read-only')
+    return target
+
+
+def encode(content: object) -> bytes:
+    if not isinstance(content, str):
+        raise Refusal(
+            f"The content must be a string, not {type(content).__name__}; nothing was written"
+        )
+    try:
+        return content.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise Refusal(
+            f"The content holds half a surrogate pair at character {error.start}; nothing was written"
+        ) from None
+
+
+def replace(target: Path, data: bytes) -> None:
+    """Put a finished new file in the old one's place, with the old one's mode."""
+    temporary = target.with_name(f".{uuid.uuid4().hex}")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+        with contextlib.suppress(FileNotFoundError):
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)

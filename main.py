@@ -1,0 +1,397 @@
+"""Let Gemini work on the files in ./calculator until it has an answer.
+
+exit codes:
+  0    answered
+  1    failed, or no answer after 20 iterations
+  2    wrong usage
+  130  interrupted with Ctrl-C
+
+environment variables (also read from .env beside main.py):
+  GEMINI_API_KEY          the API key; required
+  GEMINI_MODEL            another model than gemini-2.5-flash
+  GOOGLE_GEMINI_BASE_URL  another server that speaks Gemini's REST format
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import random
+import re
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from functions.text import valid, visible
+
+# The SDK takes a second to import. Only what needs it does, so that --help answers at once.
+if TYPE_CHECKING:
+    from google.genai import Client, types
+
+MAX_ITERATIONS = 20
+MAX_UNUSABLE_REPLIES = 3
+MAX_TRIES = 4
+MAX_WAIT_SECONDS = 60
+TIMEOUT_MILLISECONDS = 120_000
+MAX_LINE = 1000
+STARTED = time.monotonic()
+DEFAULT_MODEL, REPLACEMENT_MODEL = "gemini-2.5-flash", "gemini-3.5-flash-lite"
+PROJECT = os.path.dirname(os.path.realpath(__file__))
+
+# HTTP codes, and the names of exception families: which HTTP client it has is the SDK's affair.
+TEMPORARY = {408, 429, 500, 502, 503, 504, "HTTPError", "ValueError", "TypeError"}
+STOPPED = "SAFETY RECITATION LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII MODEL_ARMOR".split()
+UNUSABLE = "MALFORMED_FUNCTION_CALL MALFORMED_RESPONSE UNEXPECTED_TOOL_CALL".split()
+NUDGE = "Your last reply was empty or malformed. Call one of the functions, or answer in text."
+
+
+class AgentError(Exception):
+    """A failure that ends the run; its text is what the user reads."""
+
+
+class UnusableReply(Exception):
+    """A reply with nothing in it to go on with; its text is the reason that the service gave."""
+
+
+def main() -> None:
+    """Answer one prompt: arguments, client, the loop of at most 20 replies, the exit code."""
+    with failures_as_exit_codes():
+        arguments = parse_arguments()
+        client, models = connect()
+        messages = [user_turn(arguments.prompt)]
+        if arguments.verbose:
+            print(f"User prompt: {visible(arguments.prompt)}")
+        unusable: list[str] = []  # the reasons, since the last reply that was of use
+        spent: Counter[str] = Counter()
+        for iteration in range(1, MAX_ITERATIONS + 1):
+            step = f"[{iteration}/{MAX_ITERATIONS}]"
+            show_status(f"{step} {models[0]}", arguments.verbose)
+            response = ask(client, messages, models)
+            if arguments.verbose:
+                print_usage(f"{step} {models[0]}", response, spent)
+            try:
+                candidate = usable_candidate(response)
+            except UnusableReply as reply:
+                unusable.append(str(reply))
+                ask_again(messages, unusable)
+                continue
+            unusable.clear()
+            if answer := generate_conversation(candidate, messages, arguments.verbose, step):
+                print_conversation(answer, arguments.verbose)
+                return
+        raise AgentError(
+            f"no final answer after {MAX_ITERATIONS} iterations; see them with --verbose"
+        )
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The prompt, as valid text, and --verbose. Exits with 2 on wrong usage."""
+    description, _, details = str(__doc__).partition("\n\n")
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        description=description, epilog=details, formatter_class=layout
+    )
+    parser.add_argument("prompt", help="what is to be done; - reads it from standard input")
+    parser.add_argument(
+        "--verbose", action="store_true", help="show calls, results, tokens as well"
+    )
+    arguments = parser.parse_args()
+    if arguments.prompt == "-":
+        prompt = sys.stdin.buffer.read() if sys.stdin else b""
+    else:
+        # The bytes that were typed, whatever the locale made of them.
+        prompt = arguments.prompt.encode("utf-8", "surrogateescape")
+    arguments.prompt = prompt.decode("utf-8-sig", "replace")
+    if not arguments.prompt.strip():
+        parser.error("the prompt is empty")
+    return arguments
+
+
+def connect() -> tuple[Client, list[str]]:
+    """The client of the run, and its models: the first one, and the next where that is gone."""
+    os.chdir(PROJECT)
+    load_environment()
+    key = os.environ.get("GEMINI_API_KEY", "").strip()
+    if not key:
+        how = "put GEMINI_API_KEY=... into .env (see .env.example) or export it"
+        raise RuntimeError(f"Gemini API key not set: {how}")
+    if not key.isascii() or not key.isprintable():
+        raise AgentError("GEMINI_API_KEY holds characters that no key has; copy it again")
+    import logging
+
+    from google import genai
+
+    logging.getLogger("google_genai").setLevel(logging.CRITICAL)
+    warnings.simplefilter("ignore")  # the SDK warns of each finish reason that it does not know
+    options = genai.types.HttpOptions(api_version="v1beta", timeout=TIMEOUT_MILLISECONDS)
+    client = genai.Client(api_key=key, vertexai=False, http_options=options)
+    chosen = os.environ.get("GEMINI_MODEL", "").strip()
+    return client, [chosen] if chosen else [DEFAULT_MODEL, REPLACEMENT_MODEL]
+
+
+def load_environment() -> None:
+    """Put what .env says into the environment, where that says nothing, or only blanks."""
+    from dotenv import dotenv_values
+
+    try:
+        values = dotenv_values(os.path.join(PROJECT, ".env"), encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise AgentError(".env is not UTF-8 text; save it as such") from None
+    for name, value in values.items():
+        if value and not os.environ.get(name, "").strip():
+            os.environ[name] = value
+
+
+def user_turn(text: str) -> types.Content:
+    from google.genai import types
+
+    return types.Content(role="user", parts=[types.Part(text=text)])
+
+
+def ask(
+    client: Client, messages: list[types.Content], models: list[str]
+) -> types.GenerateContentResponse:
+    """One request, made again while that may help. A model that is gone leaves the list, if another
+    follows. Raises AgentError."""
+    tries = 0
+    while True:
+        try:
+            return generate_content(client, messages, models[0])
+        except Exception as error:  # the SDK lets errors of HTTP, JSON and pydantic through
+            if is_gone(error) and len(models) > 1:
+                warn(f"{models.pop(0)} is not available; going on with {models[0]}")
+                continue
+            tries += 1
+            seconds = seconds_to_wait(error, tries, models[0])
+            warn(f"{reason_of(error)}; try {tries + 1} of {MAX_TRIES} in {seconds:.1f} s")
+            time.sleep(seconds)
+
+
+def generate_content(
+    client: Client, messages: list[types.Content], model: str = DEFAULT_MODEL
+) -> types.GenerateContentResponse:
+    """One request: the whole conversation, the system prompt, the functions."""
+    from google.genai import types
+
+    from call_function import available_functions
+    from prompts import system_prompt
+
+    config = types.GenerateContentConfig(
+        system_instruction=system_prompt,
+        tools=[available_functions],
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+    )
+    name = model.removeprefix("models/")
+    if name.startswith("gemini-2"):
+        config.temperature = 0  # later models ignore it, or will refuse it
+    if name == REPLACEMENT_MODEL:
+        # Its own default, minimal, ends work of several steps early.
+        config.thinking_config = types.ThinkingConfig(thinking_level=types.ThinkingLevel.MEDIUM)
+    return client.models.generate_content(model=model, contents=list(messages), config=config)
+
+
+def usable_candidate(response: types.GenerateContentResponse) -> types.Candidate:
+    """The reply, if it has calls or text. Raises UnusableReply where asking again may help,
+    AgentError where the service stopped on purpose."""
+    feedback = response.prompt_feedback
+    if feedback and feedback.block_reason:
+        raise AgentError(f"Gemini blocked the prompt: {feedback.block_reason.name}")
+    if not response.candidates:
+        raise UnusableReply("no candidates")
+    candidate = response.candidates[0]
+    reason = candidate.finish_reason.name if candidate.finish_reason else "no finish reason"
+    if reason in STOPPED:
+        raise AgentError(f"Gemini stopped its reply: {reason}")
+    calls, text = calls_and_text(candidate)
+    if reason == "MAX_TOKENS" and not text:
+        raise AgentError("Gemini's reply was cut off before any text: MAX_TOKENS")
+    if reason in UNUSABLE or not (calls or text) or not all(call.name for call in calls):
+        raise UnusableReply(f"{reason} {candidate.finish_message or ''}".strip())
+    return candidate
+
+
+def calls_and_text(candidate: types.Candidate) -> tuple[list[types.FunctionCall], str]:
+    """The function calls of a reply, and its text without the thoughts; "" where that is blank."""
+    parts = (candidate.content and candidate.content.parts) or []
+    calls = [part.function_call for part in parts if part.function_call]
+    text = "".join(part.text for part in parts if part.text and not part.thought)
+    return calls, text if text.strip() else ""
+
+
+def ask_again(messages: list[types.Content], unusable: list[str]) -> None:
+    """Prepare to ask once more after an unusable reply, the second time in other words."""
+    if len(unusable) == MAX_UNUSABLE_REPLIES:
+        raise AgentError(f"{len(unusable)} unusable replies in a row, the last: {unusable[-1]}")
+    if len(unusable) == MAX_UNUSABLE_REPLIES - 1:
+        messages.append(user_turn(NUDGE))
+    warn(f"unusable reply ({unusable[-1]}); asking again")
+
+
+def generate_conversation(
+    candidate: types.Candidate, messages: list[types.Content], verbose: bool = False, step: str = ""
+) -> str:
+    """Do what a reply asks for: its content appended, its calls run, their responses appended.
+
+    Returns the answer, or "" where there were calls and the conversation goes on.
+    """
+    from google.genai import types
+
+    from call_function import call_function
+
+    calls, text = calls_and_text(candidate)
+    if candidate.finish_reason == types.FinishReason.MAX_TOKENS:
+        warn("the answer is cut off: MAX_TOKENS")
+        return text
+    messages.append(model_turn(candidate))
+    responses: list[types.Part] = []
+    for call in calls:
+        show_status(f"{step} {call.name}", verbose)
+        responses += call_function(call, verbose).parts or []
+    if responses:
+        messages.append(types.Content(role="user", parts=responses))
+    return "" if calls else text
+
+
+def model_turn(candidate: types.Candidate) -> types.Content:
+    """The model's content as it goes back: as it came, thought signatures and all, but for parts
+    without a field and for text that no JSON can carry."""
+    from google.genai import types
+
+    parts = (candidate.content and candidate.content.parts) or []
+    dumped = [part.model_dump(exclude_none=True) for part in parts if part != types.Part()]
+    return types.Content.model_validate({"role": "model", "parts": valid(dumped)})
+
+
+def print_conversation(answer: str, verbose: bool = False) -> None:
+    """The answer, on stdout; whoever closed that has read enough."""
+    show_status("")
+    with suppress(BrokenPipeError):
+        if verbose:
+            print()
+        print(f"Final response:\n{visible(answer)}")
+
+
+def print_usage(label: str, response: types.GenerateContentResponse, spent: Counter[str]) -> None:
+    """The tokens of one request, and of the run so far, to which they are added."""
+    usage = response.usage_metadata
+    counts = {
+        "prompt": (usage and usage.prompt_token_count) or 0,
+        "response": (usage and usage.candidates_token_count) or 0,
+        "thinking": (usage and usage.thoughts_token_count) or 0,
+    }
+    spent.update(counts)
+    now, in_all = (", ".join(f"{kind} {n}" for kind, n in some.items()) for some in (counts, spent))
+    seconds = time.monotonic() - STARTED
+    print(f"{label}, {seconds:.1f} s, tokens: {now}; in all: {in_all}")
+
+
+def seconds_to_wait(error: Exception, tries: int, model: str) -> float:
+    """How long to wait before the next try. Raises AgentError where none is due."""
+    code, text = (
+        getattr(error, "code", None),
+        str(error),
+    )  # an APIError's text holds all its details
+    if code == 402 or code == 429 and re.search(r"PerDay|limit: 0\b|'quotaValue': '0'", text):
+        verdict = "the quota or credit is used up"
+    elif code in (401, 403) or "API_KEY_INVALID" in text:
+        verdict = "Gemini rejected the API key (GEMINI_API_KEY)"
+    elif is_gone(error):
+        verdict = f"there is no model {model}; GEMINI_MODEL chooses another"
+    elif not TEMPORARY & {code, *(kind.__name__ for kind in type(error).__mro__)}:
+        verdict = "Gemini refused the request"
+    elif tries == MAX_TRIES:
+        verdict = f"given up after {MAX_TRIES} tries"
+    elif (asked := asked_delay(error)) > MAX_WAIT_SECONDS:
+        verdict = f"Gemini asks to wait {asked:.0f} s, and {MAX_WAIT_SECONDS} s is the most"
+    else:
+        return asked or 2 ** (tries - 1) * random.uniform(0.75, 1.25)
+    raise AgentError(f"{verdict}: {reason_of(error)}")
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether the service does not know the model; another 404 is about the address."""
+    return (getattr(error, "code", 0), getattr(error, "status", "")) == (404, "NOT_FOUND")
+
+
+def asked_delay(error: Exception) -> float:
+    """The seconds that the server asks to wait, in RetryInfo or Retry-After; 0 if it does not."""
+    from google.protobuf.duration_pb2 import Duration
+
+    delay = Duration()
+    for value in re.findall(r"'retryDelay': '([^']*)'", str(error)):
+        with suppress(ValueError):
+            delay.FromJsonString(value)
+    header = getattr(getattr(error, "response", None), "headers", {}).get("retry-after", "")
+    return max(delay.ToNanoseconds() / 1e9, float(header) if header.isdecimal() else 0, 0)
+
+
+def reason_of(error: Exception) -> str:
+    """An error in words: the server's own message, if there is one."""
+    if message := getattr(error, "message", None):
+        return f"{getattr(error, 'code', '')} {getattr(error, 'status', '')}: {message}"
+    return f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def failures_as_exit_codes() -> Iterator[None]:
+    """Turn whatever is raised into one line on stderr, and exit."""
+    code, line = 1, ""
+    prepare_streams()
+    try:
+        yield
+        code = 0
+    except SystemExit as wrong_usage:
+        code = int(wrong_usage.code or 0)
+    except KeyboardInterrupt:
+        code, line = 130, "Interrupted"
+    except BrokenPipeError:
+        pass  # whoever read the trace has gone
+    except AgentError as error:
+        line = f"Error: {error}"
+    except ModuleNotFoundError as error:
+        line = f"ModuleNotFoundError: {error}; run: pip install -r requirements.txt"
+    except Exception as error:
+        line = f"{type(error).__name__}: {error}"
+    warn(line)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # Python would try again on its way out, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def prepare_streams() -> None:
+    """A closed stream swallows what is printed; what a console cannot show is replaced."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")
+    sys.stderr = sys.stderr or open(os.devnull, "w")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace", line_buffering=True)
+
+
+def warn(message: str) -> None:
+    """One line on stderr, however long and wide the message; never the key."""
+    show_status("")
+    key = os.environ.get("GEMINI_API_KEY", "").strip()
+    if len(key) > 7:
+        message = message.replace(key, "[GEMINI_API_KEY]")
+    if line := " ".join(message.split()):
+        with suppress(OSError):
+            print(visible(line[:MAX_LINE]), file=sys.stderr)
+
+
+def show_status(text: str, verbose: bool = False) -> None:
+    """Rewrite the status line; an empty text takes it away. Only a terminal has one."""
+    if not verbose and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        with suppress(OSError):
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            print(f"\r\x1b[K{visible(text)[: columns - 1]}", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
