@@ -20,11 +20,11 @@ import os
 import random
 import re
 import sys
-import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from functions.text import valid, visible
@@ -39,7 +39,7 @@ MAX_TRIES = 4
 MAX_WAIT_SECONDS = 60
 TIMEOUT_MILLISECONDS = 120_000
 MAX_LINE = 1000
-STARTED = time.monotonic()
+STARTED = monotonic()
 DEFAULT_MODEL, REPLACEMENT_MODEL = "gemini-2.5-flash", "gemini-3.5-flash-lite"
 PROJECT = os.path.dirname(os.path.realpath(__file__))
 
@@ -169,7 +169,7 @@ def ask(
             tries += 1
             seconds = seconds_to_wait(error, tries, models[0])
             warn(f"{reason_of(error)}; try {tries + 1} of {MAX_TRIES} in {seconds:.1f} s")
-            time.sleep(seconds)
+            sleep(seconds)
 
 
 def generate_content(
@@ -211,7 +211,7 @@ def usable_candidate(response: types.GenerateContentResponse) -> types.Candidate
     if reason == "MAX_TOKENS" and not text:
         raise AgentError("Gemini's reply was cut off before any text: MAX_TOKENS")
     if reason in UNUSABLE or not (calls or text) or not all(call.name for call in calls):
-        raise UnusableReply(f"{reason} {candidate.finish_message or ''}".strip())
+        raise UnusableReply(reason)
     return candidate
 
 
@@ -285,9 +285,8 @@ def print_usage(label: str, response: types.GenerateContentResponse, spent: Coun
         "thinking": (usage and usage.thoughts_token_count) or 0,
     }
     spent.update(counts)
-    now, in_all = (", ".join(f"{kind} {n}" for kind, n in some.items()) for some in (counts, spent))
-    seconds = time.monotonic() - STARTED
-    print(f"{label}, {seconds:.1f} s, tokens: {now}; in all: {in_all}")
+    tokens = ", ".join(f"{kind} {n} ({spent[kind]} in all)" for kind, n in counts.items())
+    print(f"{label}, {monotonic() - STARTED:.1f} s. Tokens: {tokens}")
 
 
 def seconds_to_wait(error: Exception, tries: int, model: str) -> float:

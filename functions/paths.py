@@ -26,7 +26,7 @@ def resolve(working_directory: str, path: object, verb: str) -> Path:
     """
     if not isinstance(path, str):
         raise Refusal(f"Cannot {verb} a path of type {type(path).__name__}; it must be a string")
-    if "\0" in path or path != valid(path):
+    if not is_file_name(path):
         raise Refusal(f'Cannot {verb} "{one_line(valid(path))}" as it is no possible file name')
     root = Path(os.path.realpath(working_directory))
     inner = without_own_name(root, os.path.basename(os.path.abspath(working_directory)), path)
@@ -37,6 +37,14 @@ def resolve(working_directory: str, path: object, verb: str) -> Path:
     if target.is_symlink():
         raise Refusal(f'Cannot {verb} "{path}" as its symbolic links lead in a circle')
     return target
+
+
+def is_file_name(path: str) -> bool:
+    """Whether the system can have such a name, in the locale that Python found."""
+    try:
+        return b"\0" not in os.fsencode(path) and path == valid(path)
+    except UnicodeEncodeError:
+        return False
 
 
 def without_own_name(root: Path, own_name: str, path: str) -> Path:

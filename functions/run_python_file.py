@@ -2,12 +2,13 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -120,7 +121,7 @@ def run(root: Path, script: Path, words: list[bytes]) -> str:
     is_confined = confine.landlock_version() > 0
     launcher = [*confine.LAUNCHER, root] if is_confined else ["-s"]
     with (
-        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home,
+        private_directory() as home,
         tempfile.TemporaryFile() as stdout,
         tempfile.TemporaryFile() as stderr,
     ):
@@ -138,6 +139,19 @@ def run(root: Path, script: Path, words: list[bytes]) -> str:
         finally:
             kill(process)
         return report(process.returncode, stopped, excerpt(stdout), excerpt(stderr), is_confined)
+
+
+@contextlib.contextmanager
+def private_directory() -> Iterator[str]:
+    """A directory that the script may fill, and that goes with it."""
+    home = tempfile.mkdtemp()
+    try:
+        yield home
+    finally:
+        try:
+            shutil.rmtree(home, ignore_errors=True)
+        except RecursionError:  # directories in directories, a thousand deep
+            subprocess.run(["rm", "-rf", home], check=False)
 
 
 def environment(home: str) -> dict[str, str]:

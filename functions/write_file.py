@@ -49,6 +49,9 @@ def write_file(working_directory: str, file_path: str, content: str) -> str:
         data = encode(content)
         target.parent.mkdir(parents=True, exist_ok=True)
         replace(target, data)
+    except (FileExistsError, NotADirectoryError):
+        why = "a file stands where a directory would have to be"
+        return f'Error: Cannot write to "{file_path}" as {why}'
     except (OSError, Refusal) as error:
         return error_text("write to", file_path, error)
     return f'Successfully wrote {len(content)} characters to "{file_path}"'

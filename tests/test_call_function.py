@@ -1,0 +1,143 @@
+"""Checks call_function and the declarations: python tests/test_call_function.py."""
+
+import contextlib
+import inspect
+import io
+import itertools
+import json
+import os
+from unittest import mock
+
+from google.genai import types
+from support import InTemporaryDirectory, run_tests
+
+import call_function
+
+# What a model might put anywhere. Each function gets each of them for each parameter.
+ODD_VALUES: list[object] = [
+    *(None, True, 0, -1, 3, 10**30, 1.5, float("nan"), float("inf"), float("-inf"), "", " ", ".", ".."),
+    *("/", "~", "~/x", "//", "main.py", "main.py/", "main.py/x", "pkg", "pkg/..", "calculator", "./x"),
+    *("a\0b", "\ud800", "\udcff", "x" * 300, "x" * 5000, "d/" * 3000, "a\nb", "*", "%2e%2e/x", "..\\x"),
+    *("CON", "-c", "--help", "é😀", "\u202e", "loop", "fifo", "out", "dangling", "/dev/zero", "/proc/self"),
+    *([], ["x"], [None], [["x"]], {}, {"a": {"b": []}}, ["\ud800"], ["a\0b"], [float("nan")]),
+]
+
+
+class CallFunction(InTemporaryDirectory):
+    def setUp(self) -> None:
+        super().setUp()
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.outside)
+
+    def call(self, name: str, args: dict[str, object] | None, **more: str) -> dict[str, str]:
+        """The response to a call, as it would be sent."""
+        content = call_function.call_function(types.FunctionCall(name=name, args=args, **more))
+        assert content.parts and content.parts[0].function_response
+        return content.parts[0].function_response.response or {}
+
+    def test_declarations_map_schemas_and_parameters_are_the_same_set(self) -> None:
+        declared = {d.name: d for d in call_function.available_functions.function_declarations or []}
+        self.assertEqual(declared.keys(), call_function.function_map.keys())
+        for name, function in call_function.function_map.items():
+            parameters = inspect.signature(function).parameters
+            schema = declared[name].parameters
+            assert schema and schema.properties
+            self.assertEqual(["working_directory", *schema.properties], list(parameters))
+            empty = inspect.Parameter.empty
+            required = [p for p in parameters if parameters[p].default is empty][1:]
+            self.assertEqual(schema.required or [], required)
+
+    def test_every_function_and_parameter_is_described_and_arrays_have_items(self) -> None:
+        for declaration in call_function.available_functions.function_declarations or []:
+            self.assertGreater(len(declaration.description or ""), 100)
+            assert declaration.parameters and declaration.parameters.properties
+            for schema in declaration.parameters.properties.values():
+                self.assertTrue(schema.description)
+                self.assertEqual(schema.type == types.Type.ARRAY, schema.items is not None)
+
+    def test_the_working_directory_is_never_declared(self) -> None:
+        self.assertNotIn("working_directory", call_function.available_functions.model_dump_json())
+
+    def test_the_response_is_one_part_of_role_tool_with_the_calls_name_and_id(self) -> None:
+        call = types.FunctionCall(id="7f", name="get_files_info", args={})
+        content = call_function.call_function(call)
+        assert content.parts and content.parts[0].function_response
+        response = content.parts[0].function_response
+        self.assertEqual((content.role, len(content.parts)), ("tool", 1))
+        self.assertEqual((response.id, response.name), ("7f", "get_files_info"))
+
+    def test_a_call_without_an_id_is_answered_without_one(self) -> None:
+        content = call_function.call_function(types.FunctionCall(name="get_files_info"))
+        assert content.parts and content.parts[0].function_response
+        self.assertIsNone(content.parts[0].function_response.id)
+
+    def test_an_error_string_of_a_function_is_a_result(self) -> None:
+        response = self.call("get_file_content", {"file_path": "../secret.txt"})
+        wording = 'Error: Cannot read "../secret.txt" as it is outside working directory'
+        self.assertEqual(response, {"result": wording})
+
+    def test_an_unknown_function_is_an_error_that_names_the_known_ones(self) -> None:
+        known = "get_files_info, get_file_content, run_python_file, write_file"
+        wanted = {"error": f"Unknown function: delete_file. The known ones: {known}"}
+        self.assertEqual(self.call("delete_file", {}), wanted)
+
+    def test_missing_and_extra_arguments_are_errors_that_name_the_expected(self) -> None:
+        for args in (None, {}, {"path": "main.py"}, {"file_path": "main.py", "x": 1}):
+            error = self.call("get_file_content", args)["error"]
+            self.assertTrue(error.endswith("; expected: file_path, offset"), error)
+
+    def test_a_function_that_raises_is_an_error(self) -> None:
+        def broken(working_directory: str) -> str:
+            raise ValueError(working_directory)
+
+        with mock.patch.dict(call_function.function_map, get_files_info=broken):
+            wanted = {"error": "get_files_info failed: ValueError: ./calculator"}
+            self.assertEqual(self.call("get_files_info", {}), wanted)
+
+    def test_the_working_directory_of_the_model_is_ignored(self) -> None:
+        response = self.call("get_files_info", {"working_directory": "/etc"})
+        self.assertIn("- main.py: ", response["result"])
+        self.assertNotIn("passwd", response["result"])
+
+    def test_the_arguments_are_left_as_they_came(self) -> None:
+        args: dict[str, object] = {"directory": ".", "working_directory": "/etc"}
+        self.call("get_files_info", args)
+        self.assertEqual(args, {"directory": ".", "working_directory": "/etc"})
+
+    def test_nothing_is_printed_unless_verbose(self) -> None:
+        with contextlib.redirect_stdout(io.StringIO()) as stdout:
+            self.call("get_files_info", {})
+        self.assertEqual(stdout.getvalue(), "")
+
+    def test_verbose_shows_the_call_its_arguments_and_its_result(self) -> None:
+        call = types.FunctionCall(name="get_file_content", args={"file_path": "main.py", "offset": 6})
+        with contextlib.redirect_stdout(io.StringIO()) as stdout:
+            call_function.call_function(call, verbose=True)
+        self.assertEqual(
+            stdout.getvalue(),
+            " - Calling function: get_file_content\n"
+            '{"file_path": "main.py", "offset": 6}\n'
+            "-> 'main ran')\n\n",
+        )
+
+    def test_whatever_a_model_sends_is_answered_with_valid_text(self) -> None:
+        (self.work / "loop").symlink_to("loop")
+        (self.work / "out").symlink_to(self.outside)
+        (self.work / "dangling").symlink_to(self.outside / "new")
+        os.mkfifo(self.work / "fifo")
+        before = sorted(path.name for path in self.outside.iterdir())
+        usual = {"file_path": "main.py", "content": "x = 1\n", "directory": ".", "offset": 0, "args": []}
+        for name, function in call_function.function_map.items():
+            names = list(inspect.signature(function).parameters)[1:]
+            for odd, value in itertools.product(names, ODD_VALUES):
+                args = {each: value if each == odd else usual[each] for each in names}
+                with self.subTest(function=name, **{odd: repr(value)[:20]}):
+                    response = self.call(name, args)
+                    json.dumps(response, allow_nan=False, ensure_ascii=False).encode()
+                    self.assertEqual(list(response), ["result"])
+                    self.assertLess(len(response["result"]), 21_000)
+        self.assertEqual(sorted(path.name for path in self.outside.iterdir()), before)
+
+
+if __name__ == "__main__":
+    run_tests()

@@ -1,0 +1,151 @@
+"""Checks get_file_content: python tests/test_get_file_content.py."""
+
+import os
+import re
+import time
+import tracemalloc
+
+from support import InTemporaryDirectory, run_tests
+
+from functions.get_file_content import get_file_content
+
+
+class GetFileContent(InTemporaryDirectory):
+    def read(self, path: str, *offset: object) -> str:
+        return get_file_content(str(self.work), path, *offset)  # type: ignore[arg-type]
+
+    def read_all(self, path: str) -> str:
+        """A file as a model reads it: on and on, from the offsets that the notices give."""
+        text, offset = "", 0
+        while True:
+            answer = self.read(path, offset)
+            cut, notice, rest = answer.rpartition("\n[...truncated")
+            if not notice:
+                return text + answer
+            text += cut
+            found = re.search(r"offset=(\d+)", rest)
+            assert found
+            self.assertGreater(int(found[1]), offset)
+            offset = int(found[1])
+
+    def test_a_file_is_returned_as_it_stands(self) -> None:
+        self.assertEqual(self.read("main.py"), "print('main ran')\n")
+
+    def test_an_empty_file_is_empty(self) -> None:
+        self.put("empty.txt")
+        self.assertEqual(self.read("empty.txt"), "")
+
+    def test_line_ends_are_left_as_they_are(self) -> None:
+        self.put("ends.txt", b"a\r\nb\rc\nd")
+        self.assertEqual(self.read("ends.txt"), "a\r\nb\rc\nd")
+
+    def test_10000_characters_are_not_truncated(self) -> None:
+        self.put("exact.txt", "😀" * 10_000)
+        self.assertEqual(self.read("exact.txt"), "😀" * 10_000)
+
+    def test_the_10001st_character_is_cut_and_the_notice_tells_size_and_offset(self) -> None:
+        self.put("over.txt", "é" * 10_001)
+        text, _, notice = self.read("over.txt").partition("\n")
+        self.assertEqual(text, "é" * 10_000)
+        self.assertEqual(
+            notice,
+            "[...truncated at 10000 characters; the file has 20002 bytes; "
+            "to read on, call get_file_content with offset=20000]",
+        )
+
+    def test_a_long_file_can_be_read_to_its_end_whatever_its_encoding(self) -> None:
+        text = "aé€😀\r\n" * 7000
+        for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-be"):
+            with self.subTest(encoding):
+                mark = "\ufeff" if encoding == "utf-16-be" else ""
+                self.put("long.txt", (mark + text).encode(encoding))
+                self.assertEqual(self.read_all("long.txt"), text)
+
+    def test_a_long_latin_1_file_can_be_read_to_its_end(self) -> None:
+        self.put("long.txt", ("caf\xe9 \xa9\n" * 4000).encode("latin-1"))
+        self.assertEqual(self.read_all("long.txt"), "caf\xe9 \xa9\n" * 4000)
+
+    def test_an_offset_inside_a_character_means_its_start(self) -> None:
+        for encoding, mark in (("utf-8", b""), ("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")):
+            self.put("text.txt", mark + "é€😀".encode(encoding))
+            start = len(mark)
+            for number, character in enumerate("é€😀"):
+                for offset in range(start, start + len(character.encode(encoding))):
+                    with self.subTest(encoding=encoding, offset=offset):
+                        self.assertEqual(self.read("text.txt", offset), "é€😀"[number:])
+                start += len(character.encode(encoding))
+
+    def test_whole_floats_digits_and_null_are_offsets_too(self) -> None:
+        self.put("digits.txt", "0123456789")
+        self.assertEqual([self.read("digits.txt", o) for o in (7, 7.0, "7")], ["789"] * 3)
+        self.assertEqual(self.read("digits.txt", None), "0123456789")
+
+    def test_other_offsets_are_an_error_that_says_the_size(self) -> None:
+        self.put("digits.txt", "0123456789")
+        for offset in (-1, 11, 10**30, "9" * 5000, 0.5, float("nan"), float("inf"), "x", "", True, [], "-1"):
+            with self.subTest(str(offset)[:10]):
+                self.assertEqual(
+                    self.read("digits.txt", offset),
+                    "Error: The offset must be a whole number from 0 to the file's size of 10 bytes",
+                )
+
+    def test_byte_order_marks_are_removed(self) -> None:
+        for encoding in ("utf-8-sig", "utf-16"):
+            self.put("mark.txt", "bôm".encode(encoding))
+            self.assertEqual(self.read("mark.txt"), "bôm")
+
+    def test_what_is_no_utf_8_is_read_as_latin_1(self) -> None:
+        self.put("latin.txt", "café".encode("latin-1"))
+        self.assertEqual(self.read("latin.txt"), "café")
+
+    def test_binary_files_are_refused(self) -> None:
+        for content in (bytes(range(256)), b"text\0text", b"\x89PNG\r\n\x1a\n", b"\xff\xfe\0\0a\0\0\0"):
+            self.put("binary", content)
+            self.assertEqual(
+                self.read("binary"),
+                f'Error: "binary" is a binary file of {len(content)} bytes; only text can be read',
+            )
+
+    def test_a_path_outside_is_refused_in_the_fixed_words(self) -> None:
+        for path in ("../secret.txt", str(self.secret), "/etc/passwd", "pkg/../../secret.txt", "~/x"):
+            with self.subTest(path):
+                self.assert_refused_as_outside(self.read(path), "read", path)
+
+    def test_a_link_that_leads_outside_is_refused(self) -> None:
+        (self.work / "link.txt").symlink_to(self.secret)
+        self.assert_refused_as_outside(self.read("link.txt"), "read", "link.txt")
+
+    def test_a_missing_file_is_answered_with_the_nearest_names(self) -> None:
+        self.assertEqual(
+            self.read("mian.py"),
+            'Error: "mian.py" not found; the closest names there: main.py; '
+            "call get_files_info to see what there is",
+        )
+
+    def test_a_directory_is_refused_with_what_to_call_instead(self) -> None:
+        self.assertEqual(
+            self.read("pkg"),
+            'Error: "pkg" is a directory, not a file; call get_files_info to see what it holds',
+        )
+
+    def test_a_fifo_is_refused_at_once(self) -> None:
+        os.mkfifo(self.work / "fifo")
+        self.assertIn('Error: "fifo" is not a regular file', self.read("fifo"))
+
+    def test_a_huge_file_costs_no_more_than_a_small_one(self) -> None:
+        huge = self.put("huge.txt", "start " * 20_000)
+        with huge.open("r+b") as file:
+            file.seek(1 << 40)
+            file.write(b"the end")
+        tracemalloc.start()
+        started = time.perf_counter()
+        self.assertTrue(self.read("huge.txt").startswith("start "))
+        self.assertEqual(self.read("huge.txt", 1 << 40), "the end")
+        seconds, (_, peak) = time.perf_counter() - started, tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        self.assertLess(seconds, 0.5)
+        self.assertLess(peak, 1 << 20)
+
+
+if __name__ == "__main__":
+    run_tests()

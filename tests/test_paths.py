@@ -1,0 +1,103 @@
+"""Checks where a path may point: python tests/test_paths.py."""
+
+from support import InTemporaryDirectory, run_tests
+
+from functions.paths import Refusal, resolve
+
+
+class Paths(InTemporaryDirectory):
+    def resolved(self, path: object) -> str:
+        """Where the path leads, relative to the working directory; or the refusal."""
+        try:
+            return str(resolve(str(self.work), path, "read").relative_to(self.work))
+        except Refusal as refusal:
+            return str(refusal)
+
+    def assert_outside(self, path: str) -> None:
+        self.assertEqual(
+            self.resolved(path), f'Cannot read "{path}" as it is outside working directory'
+        )
+
+    def test_relative_paths_lead_inside(self) -> None:
+        for path in ("pkg/render.py", "./pkg//render.py", "pkg/../pkg/render.py", "pkg/render.py/"):
+            with self.subTest(path):
+                self.assertEqual(self.resolved(path), "pkg/render.py")
+
+    def test_an_absolute_path_inside_is_inside(self) -> None:
+        self.assertEqual(self.resolved(str(self.work / "pkg")), "pkg")
+
+    def test_dots_and_absolute_paths_outside_are_outside(self) -> None:
+        paths = ("..", "../secret.txt", "pkg/../../secret.txt", "/", "/etc/passwd", str(self.secret))
+        for path in (*paths, "//etc/passwd", f"/..{self.secret}"):
+            with self.subTest(path):
+                self.assert_outside(path)
+
+    def test_a_sibling_with_the_same_beginning_is_outside(self) -> None:
+        (self.outside / "calculator-2").mkdir()
+        self.assert_outside("../calculator-2")
+        self.assert_outside(f"{self.work}-2")
+
+    def test_links_are_followed_before_the_check(self) -> None:
+        (self.work / "file").symlink_to(self.secret)
+        (self.work / "directory").symlink_to("..")
+        (self.work / "chain").symlink_to("directory/secret.txt")
+        (self.work / "dangling").symlink_to(self.outside / "new")
+        (self.work / "process").symlink_to("/proc/self/cwd")
+        for path in ("file", "directory", "directory/secret.txt", "chain", "dangling", "process/x"):
+            with self.subTest(path):
+                self.assert_outside(path)
+
+    def test_dots_after_a_link_are_taken_from_where_it_leads(self) -> None:
+        (self.outside / "deep/down").mkdir(parents=True)
+        (self.work / "down").symlink_to(self.outside / "deep/down")
+        self.assert_outside("down/../secret.txt")
+
+    def test_a_link_that_stays_inside_works(self) -> None:
+        (self.work / "inner").symlink_to("pkg")
+        self.assertEqual(self.resolved("inner/render.py"), "pkg/render.py")
+
+    def test_the_working_directory_may_itself_be_reached_through_a_link(self) -> None:
+        (self.outside / "link").symlink_to("calculator")
+        for path in ("pkg/render.py", "link/pkg/render.py", str(self.outside / "link/pkg/render.py")):
+            with self.subTest(path):
+                found = resolve(str(self.outside / "link"), path, "read")
+                self.assertEqual(found, self.work / "pkg/render.py")
+
+    def test_its_own_name_in_front_means_the_working_directory(self) -> None:
+        for path in ("calculator/main.py", "./calculator/main.py", "calculator/pkg/../main.py"):
+            with self.subTest(path):
+                self.assertEqual(self.resolved(path), "main.py")
+        self.assertEqual(self.resolved("calculator"), ".")
+        self.assert_outside("calculator/../secret.txt")
+
+    def test_an_entry_of_that_name_inside_goes_before(self) -> None:
+        self.put("calculator/main.py")
+        self.assertEqual(self.resolved("calculator/main.py"), "calculator/main.py")
+
+    def test_a_home_directory_is_outside(self) -> None:
+        for path in ("~", "~/x", "~root/x"):
+            with self.subTest(path):
+                self.assert_outside(path)
+        self.assertEqual(self.resolved("~$report.docx"), "~$report.docx")
+
+    def test_what_is_no_possible_file_name_is_refused(self) -> None:
+        for path, shown in (("a\0b", r"a\x00b"), ("\ud800", "\ufffd"), ("\udcff", "\ufffd")):
+            with self.subTest(shown):
+                wanted = f'Cannot read "{shown}" as it is no possible file name'
+                self.assertEqual(self.resolved(path), wanted)
+
+    def test_what_is_no_string_is_refused(self) -> None:
+        for path in (None, 3, ["main.py"], {"a": 1}, True):
+            with self.subTest(path=path):
+                self.assertIn("it must be a string", self.resolved(path))
+
+    def test_links_in_a_circle_are_refused(self) -> None:
+        (self.work / "one").symlink_to("two")
+        (self.work / "two").symlink_to("one")
+        self.assertEqual(
+            self.resolved("one"), 'Cannot read "one" as its symbolic links lead in a circle'
+        )
+
+
+if __name__ == "__main__":
+    run_tests()
