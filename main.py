@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from functions.text import valid, visible
 
@@ -33,24 +33,25 @@ from functions.text import valid, visible
 if TYPE_CHECKING:
     from google.genai import Client, types
 
+PROJECT = os.path.dirname(os.path.realpath(__file__))
+STARTED = monotonic()
 MAX_ITERATIONS = 20
 MAX_UNUSABLE_REPLIES = 3
 MAX_TRIES = 4
 MAX_WAIT_SECONDS = 60
-TIMEOUT_MILLISECONDS = 120_000
 MAX_LINE = 1000
-STARTED = monotonic()
+TIMEOUT_MILLISECONDS = 120_000
 DEFAULT_MODEL, REPLACEMENT_MODEL = "gemini-2.5-flash", "gemini-3.5-flash-lite"
-PROJECT = os.path.dirname(os.path.realpath(__file__))
-
-# HTTP codes, and the names of exception families: which HTTP client it has is the SDK's affair.
-TEMPORARY = {408, 429, 500, 502, 503, 504, "HTTPError", "ValueError", "TypeError"}
-STOPPED = "SAFETY RECITATION LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII MODEL_ARMOR".split()
-UNUSABLE = "MALFORMED_FUNCTION_CALL MALFORMED_RESPONSE UNEXPECTED_TOOL_CALL".split()
 NUDGE = "Your last reply was empty or malformed. Call one of the functions, or answer in text."
 
+# Finish reasons: on purpose, and by mistake.
+STOPPED = {"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"}
+UNUSABLE = {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"}
+# HTTP codes, and the names of exception families: which HTTP client it has is the SDK's affair.
+TEMPORARY = {408, 429, 500, 502, 503, 504, "HTTPError", "ValueError", "TypeError"}
 
-class AgentError(Exception):
+
+class Error(Exception):
     """A failure that ends the run; its text is what the user reads."""
 
 
@@ -63,7 +64,7 @@ def main() -> None:
     with failures_as_exit_codes():
         arguments = parse_arguments()
         client, models = connect()
-        messages = [user_turn(arguments.prompt)]
+        messages = [turn("user", [{"text": arguments.prompt}])]
         if arguments.verbose:
             print(f"User prompt: {visible(arguments.prompt)}")
         unusable: list[str] = []  # the reasons, since the last reply that was of use
@@ -82,30 +83,22 @@ def main() -> None:
                 continue
             unusable.clear()
             if answer := generate_conversation(candidate, messages, arguments.verbose, step):
-                print_conversation(answer, arguments.verbose)
-                return
-        raise AgentError(
-            f"no final answer after {MAX_ITERATIONS} iterations; see them with --verbose"
-        )
+                return print_conversation(answer, arguments.verbose)
+        raise Error(f"no final answer after {MAX_ITERATIONS} iterations; see them with --verbose")
 
 
 def parse_arguments() -> argparse.Namespace:
     """The prompt, as valid text, and --verbose. Exits with 2 on wrong usage."""
-    description, _, details = str(__doc__).partition("\n\n")
+    about, _, details = str(__doc__).partition("\n\n")
     layout = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        description=description, epilog=details, formatter_class=layout
-    )
+    parser = argparse.ArgumentParser(description=about, epilog=details, formatter_class=layout)
     parser.add_argument("prompt", help="what is to be done; - reads it from standard input")
-    parser.add_argument(
-        "--verbose", action="store_true", help="show calls, results, tokens as well"
-    )
+    parser.add_argument("--verbose", action="store_true", help="show calls, results and tokens too")
     arguments = parser.parse_args()
-    if arguments.prompt == "-":
+    # The bytes that were typed, whatever the locale made of them.
+    prompt = arguments.prompt.encode("utf-8", "surrogateescape")
+    if prompt == b"-":
         prompt = sys.stdin.buffer.read() if sys.stdin else b""
-    else:
-        # The bytes that were typed, whatever the locale made of them.
-        prompt = arguments.prompt.encode("utf-8", "surrogateescape")
     arguments.prompt = prompt.decode("utf-8-sig", "replace")
     if not arguments.prompt.strip():
         parser.error("the prompt is empty")
@@ -121,15 +114,18 @@ def connect() -> tuple[Client, list[str]]:
         how = "put GEMINI_API_KEY=... into .env (see .env.example) or export it"
         raise RuntimeError(f"Gemini API key not set: {how}")
     if not key.isascii() or not key.isprintable():
-        raise AgentError("GEMINI_API_KEY holds characters that no key has; copy it again")
+        raise Error("GEMINI_API_KEY holds characters that no key has; copy it again")
     import logging
 
     from google import genai
+
+    from functions.confine import what_is_not_held
 
     logging.getLogger("google_genai").setLevel(logging.CRITICAL)
     warnings.simplefilter("ignore")  # the SDK warns of each finish reason that it does not know
     options = genai.types.HttpOptions(api_version="v1beta", timeout=TIMEOUT_MILLISECONDS)
     client = genai.Client(api_key=key, vertexai=False, http_options=options)
+    warn(what_is_not_held())
     chosen = os.environ.get("GEMINI_MODEL", "").strip()
     return client, [chosen] if chosen else [DEFAULT_MODEL, REPLACEMENT_MODEL]
 
@@ -141,23 +137,24 @@ def load_environment() -> None:
     try:
         values = dotenv_values(os.path.join(PROJECT, ".env"), encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise AgentError(".env is not UTF-8 text; save it as such") from None
+        raise Error(".env is not UTF-8 text; save it as such") from None
     for name, value in values.items():
         if value and not os.environ.get(name, "").strip():
             os.environ[name] = value
 
 
-def user_turn(text: str) -> types.Content:
+def turn(role: str, parts: list[Any]) -> types.Content:
+    """One content of the conversation, from its parts or from what they are made of."""
     from google.genai import types
 
-    return types.Content(role="user", parts=[types.Part(text=text)])
+    return types.Content.model_validate({"role": role, "parts": parts})
 
 
 def ask(
     client: Client, messages: list[types.Content], models: list[str]
 ) -> types.GenerateContentResponse:
-    """One request, made again while that may help. A model that is gone leaves the list, if another
-    follows. Raises AgentError."""
+    """One request, made again while that may help. A model that is gone leaves the list, if
+    another follows. Raises Error."""
     tries = 0
     while True:
         try:
@@ -197,19 +194,19 @@ def generate_content(
 
 def usable_candidate(response: types.GenerateContentResponse) -> types.Candidate:
     """The reply, if it has calls or text. Raises UnusableReply where asking again may help,
-    AgentError where the service stopped on purpose."""
+    Error where the service stopped on purpose."""
     feedback = response.prompt_feedback
     if feedback and feedback.block_reason:
-        raise AgentError(f"Gemini blocked the prompt: {feedback.block_reason.name}")
+        raise Error(f"Gemini blocked the prompt: {feedback.block_reason.name}")
     if not response.candidates:
         raise UnusableReply("no candidates")
     candidate = response.candidates[0]
+    calls, text = calls_and_text(candidate)
     reason = candidate.finish_reason.name if candidate.finish_reason else "no finish reason"
     if reason in STOPPED:
-        raise AgentError(f"Gemini stopped its reply: {reason}")
-    calls, text = calls_and_text(candidate)
+        raise Error(f"Gemini stopped its reply: {reason}")
     if reason == "MAX_TOKENS" and not text:
-        raise AgentError("Gemini's reply was cut off before any text: MAX_TOKENS")
+        raise Error("Gemini's reply was cut off before any text: MAX_TOKENS")
     if reason in UNUSABLE or not (calls or text) or not all(call.name for call in calls):
         raise UnusableReply(reason)
     return candidate
@@ -217,18 +214,22 @@ def usable_candidate(response: types.GenerateContentResponse) -> types.Candidate
 
 def calls_and_text(candidate: types.Candidate) -> tuple[list[types.FunctionCall], str]:
     """The function calls of a reply, and its text without the thoughts; "" where that is blank."""
-    parts = (candidate.content and candidate.content.parts) or []
+    parts = parts_of(candidate)
     calls = [part.function_call for part in parts if part.function_call]
     text = "".join(part.text for part in parts if part.text and not part.thought)
     return calls, text if text.strip() else ""
 
 
+def parts_of(candidate: types.Candidate) -> list[types.Part]:
+    return (candidate.content and candidate.content.parts) or []
+
+
 def ask_again(messages: list[types.Content], unusable: list[str]) -> None:
     """Prepare to ask once more after an unusable reply, the second time in other words."""
     if len(unusable) == MAX_UNUSABLE_REPLIES:
-        raise AgentError(f"{len(unusable)} unusable replies in a row, the last: {unusable[-1]}")
+        raise Error(f"{len(unusable)} unusable replies in a row, the last: {unusable[-1]}")
     if len(unusable) == MAX_UNUSABLE_REPLIES - 1:
-        messages.append(user_turn(NUDGE))
+        messages.append(turn("user", [{"text": NUDGE}]))
     warn(f"unusable reply ({unusable[-1]}); asking again")
 
 
@@ -237,43 +238,32 @@ def generate_conversation(
 ) -> str:
     """Do what a reply asks for: its content appended, its calls run, their responses appended.
 
-    Returns the answer, or "" where there were calls and the conversation goes on.
+    The content goes back as it came, thought signatures and all, but for parts without a field
+    and for text that no JSON can carry. Returns the answer, or "" where there were calls.
     """
-    from google.genai import types
-
     from call_function import call_function
 
     calls, text = calls_and_text(candidate)
-    if candidate.finish_reason == types.FinishReason.MAX_TOKENS:
+    if candidate.finish_reason == "MAX_TOKENS":
         warn("the answer is cut off: MAX_TOKENS")
         return text
-    messages.append(model_turn(candidate))
+    parts = [part.model_dump(exclude_none=True) for part in parts_of(candidate)]
+    messages.append(turn("model", valid(list(filter(None, parts)))))
     responses: list[types.Part] = []
     for call in calls:
         show_status(f"{step} {call.name}", verbose)
         responses += call_function(call, verbose).parts or []
     if responses:
-        messages.append(types.Content(role="user", parts=responses))
+        messages.append(turn("user", responses))
     return "" if calls else text
-
-
-def model_turn(candidate: types.Candidate) -> types.Content:
-    """The model's content as it goes back: as it came, thought signatures and all, but for parts
-    without a field and for text that no JSON can carry."""
-    from google.genai import types
-
-    parts = (candidate.content and candidate.content.parts) or []
-    dumped = [part.model_dump(exclude_none=True) for part in parts if part != types.Part()]
-    return types.Content.model_validate({"role": "model", "parts": valid(dumped)})
 
 
 def print_conversation(answer: str, verbose: bool = False) -> None:
     """The answer, on stdout; whoever closed that has read enough."""
     show_status("")
     with suppress(BrokenPipeError):
-        if verbose:
-            print()
-        print(f"Final response:\n{visible(answer)}")
+        print("\nFinal response:" if verbose else "Final response:")
+        print(visible(answer))
 
 
 def print_usage(label: str, response: types.GenerateContentResponse, spent: Counter[str]) -> None:
@@ -290,12 +280,9 @@ def print_usage(label: str, response: types.GenerateContentResponse, spent: Coun
 
 
 def seconds_to_wait(error: Exception, tries: int, model: str) -> float:
-    """How long to wait before the next try. Raises AgentError where none is due."""
-    code, text = (
-        getattr(error, "code", None),
-        str(error),
-    )  # an APIError's text holds all its details
-    if code == 402 or code == 429 and re.search(r"PerDay|limit: 0\b|'quotaValue': '0'", text):
+    """How long to wait before the next try. Raises Error where none is due."""
+    code, text = getattr(error, "code", None), str(error)  # an APIError's text holds its details
+    if code == 402 or (code == 429 and re.search(r"PerDay|limit: 0\b|'quotaValue': '0'", text)):
         verdict = "the quota or credit is used up"
     elif code in (401, 403) or "API_KEY_INVALID" in text:
         verdict = "Gemini rejected the API key (GEMINI_API_KEY)"
@@ -308,8 +295,8 @@ def seconds_to_wait(error: Exception, tries: int, model: str) -> float:
     elif (asked := asked_delay(error)) > MAX_WAIT_SECONDS:
         verdict = f"Gemini asks to wait {asked:.0f} s, and {MAX_WAIT_SECONDS} s is the most"
     else:
-        return asked or 2 ** (tries - 1) * random.uniform(0.75, 1.25)
-    raise AgentError(f"{verdict}: {reason_of(error)}")
+        return asked or 2 ** (tries - 1) * random.uniform(0.75, 1.25)  # noqa: S311
+    raise Error(f"{verdict}: {reason_of(error)}")
 
 
 def is_gone(error: Exception) -> bool:
@@ -350,8 +337,6 @@ def failures_as_exit_codes() -> Iterator[None]:
         code, line = 130, "Interrupted"
     except BrokenPipeError:
         pass  # whoever read the trace has gone
-    except AgentError as error:
-        line = f"Error: {error}"
     except ModuleNotFoundError as error:
         line = f"ModuleNotFoundError: {error}; run: pip install -r requirements.txt"
     except Exception as error:
@@ -367,21 +352,22 @@ def failures_as_exit_codes() -> Iterator[None]:
 
 def prepare_streams() -> None:
     """A closed stream swallows what is printed; what a console cannot show is replaced."""
-    sys.stdout = sys.stdout or open(os.devnull, "w")
-    sys.stderr = sys.stderr or open(os.devnull, "w")
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace", line_buffering=True)
 
 
 def warn(message: str) -> None:
     """One line on stderr, however long and wide the message; never the key."""
+    if not message:
+        return
     show_status("")
     key = os.environ.get("GEMINI_API_KEY", "").strip()
     if len(key) > 7:
         message = message.replace(key, "[GEMINI_API_KEY]")
-    if line := " ".join(message.split()):
-        with suppress(OSError):
-            print(visible(line[:MAX_LINE]), file=sys.stderr)
+    with suppress(OSError):
+        print(visible(" ".join(message.split())[:MAX_LINE]), file=sys.stderr)
 
 
 def show_status(text: str, verbose: bool = False) -> None:
@@ -389,7 +375,8 @@ def show_status(text: str, verbose: bool = False) -> None:
     if not verbose and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         with suppress(OSError):
             columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            print(f"\r\x1b[K{visible(text)[: columns - 1]}", end="", file=sys.stderr, flush=True)
+            line = visible(text)[: columns - 1]
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ import sys
 import unittest
 from unittest import mock
 
-from main import main
 from pkg.calculator import Calculator, CalculatorError
 from pkg.render import render
+
+from main import main
 
 VALUES = {
     "3 + 5": 8,
@@ -85,7 +86,9 @@ class ProgramTests(unittest.TestCase):
 
     def test_a_value_is_printed_with_its_expression(self) -> None:
         code, printed, _ = self.run_main("3 + 7 * 2")
-        self.assertEqual((code, json.loads(printed)), (0, {"expression": "3 + 7 * 2", "result": 17}))
+        self.assertEqual(
+            (code, json.loads(printed)), (0, {"expression": "3 + 7 * 2", "result": 17})
+        )
 
     def test_a_wrong_expression_ends_with_1(self) -> None:
         code, _, message = self.run_main("1 / 0")

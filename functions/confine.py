@@ -2,9 +2,9 @@
 
     python -I -S confine.py ROOT SCRIPT ARGS...
 
-run_python_file starts it as LAUNCHER, which does the same but imports it, so that it is not compiled
-anew each time (3 ms of 30). The kernel holds what is given up (Landlock for files, seccomp for system calls, resource limits),
-so it holds for whatever the script does, natively or not, and nothing brings it back.
+The kernel holds what is given up (Landlock for files, seccomp for system calls, resource limits),
+so it holds for native code too, and nothing brings it back. run_python_file starts it as LAUNCHER,
+which imports it instead, so that it is not compiled anew each time (3 ms of 30).
 
 Held, on Linux 5.13 or later, on x86_64 and aarch64:
 - files: it reads the Python installation, site-packages and the system's libraries; it reads and
@@ -28,6 +28,7 @@ Not held:
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -119,7 +120,7 @@ def main() -> None:
         restrict_files((root, os.environ["TMPDIR"]))
         drop_capabilities()
         filter_system_calls()
-        os.execv(sys.executable, [sys.executable, "-s", script, *arguments])
+        os.execv(sys.executable, [sys.executable, "-s", script, *arguments])  # noqa: S606
     except Exception as error:
         print(f"{FAILURE}{type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(NOT_CONFINED)
@@ -142,6 +143,17 @@ def landlock_version() -> int:
         raise
 
 
+def what_is_not_held() -> str:
+    """A warning, where the kernel cannot confine; "" where it can, or refuses to."""
+    with contextlib.suppress(OSError):
+        if landlock_version() == 0:
+            return (
+                "Warning: this system cannot confine scripts: they can read and change your files, "
+                "use the network and start programs. Only key, input and time are kept from them."
+            )
+    return ""
+
+
 def system_call(number: int, *arguments: int | bytes | None) -> int:
     """The result of a system call that the standard library does not offer; OSError if it fails."""
     passed = [ctypes.c_long(x) if isinstance(x, int) else x for x in arguments]
@@ -157,14 +169,14 @@ def prctl(option: int, value: int) -> None:
 
 
 def limit_resources() -> None:
-    for kind, limit in LIMITS.items():
+    for kind, ours in LIMITS.items():
         hard = resource.getrlimit(kind)[1]
-        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        limit = ours if hard == resource.RLIM_INFINITY else min(ours, hard)
         resource.setrlimit(kind, (limit, limit))
 
 
 def restrict_files(writable: tuple[str, str]) -> None:
-    """Landlock: what no rule allows is refused, and so is TCP and what leaves by an abstract socket."""
+    """Landlock: what no rule allows is refused, TCP and abstract sockets too."""
     version = landlock_version()
     rights = (1 << FILE_RIGHTS[min(version, max(FILE_RIGHTS))]) - 1
     network, scope = 3 if version >= 4 else 0, 3 if version >= 6 else 0
@@ -179,8 +191,8 @@ def restrict_files(writable: tuple[str, str]) -> None:
 
 
 def readable() -> list[str]:
-    """The files and directories that Python itself needs. Never sys.prefix: in a virtual environment
-    made with `python -m venv .` that is the project, with its .env."""
+    """The files and directories that Python itself needs. Never sys.prefix: in a virtual
+    environment made with `python -m venv .` that is the project, with its .env."""
     environment = os.path.dirname(os.path.dirname(sys.executable))
     return [
         os.path.realpath(sys.executable),

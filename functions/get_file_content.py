@@ -35,15 +35,13 @@ def get_schema_get_file_content() -> types.FunctionDeclaration:
             properties={
                 "file_path": types.Schema(
                     type=types.Type.STRING,
-                    description=(
-                        "The file to read, relative to the working directory, such as `pkg/render.py`."
-                    ),
+                    description="The file, relative to the working directory: `pkg/render.py`.",
                 ),
                 "offset": types.Schema(
                     type=types.Type.INTEGER,
                     description=(
-                        "Where to begin, in bytes from the start of the file: 0, or the offset that a "
-                        "truncation notice gave."
+                        "Where to begin, in bytes from the start of the file: 0, or what a "
+                        "truncation notice said."
                     ),
                 ),
             },
@@ -83,7 +81,7 @@ def whole_number(offset: object, size: int) -> int:
 def read_text(file: BinaryIO, size: int, offset: int, file_path: str) -> str:
     """The characters from `offset` on and, if more follow, the notice."""
     text, start, encoding = decode(file, size, offset)
-    if "\0" in text or encoding == "latin-1" and NOT_TEXT.search(text):
+    if "\0" in text or (encoding == "latin-1" and NOT_TEXT.search(text)):
         raise Refusal(f'"{file_path}" is a binary file of {size} bytes; only text can be read')
     text = text[:MAX_CHARACTERS]
     after = start + len(text.encode(encoding))

@@ -26,8 +26,8 @@ def get_schema_get_files_info() -> types.FunctionDeclaration:
                 "directory": types.Schema(
                     type=types.Type.STRING,
                     description=(
-                        "The directory to list, relative to the working directory, such as `pkg`. "
-                        "Without it the working directory itself is listed."
+                        "The directory, relative to the working directory: `pkg`. Without it the "
+                        "working directory itself is listed."
                     ),
                 ),
             },

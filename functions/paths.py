@@ -15,7 +15,7 @@ from functions.text import one_line, valid
 
 
 class Refusal(Exception):
-    """Something that a function does not do; its text tells the model why, and what to do instead."""
+    """Something a function does not do; its text tells the model why, and what to do instead."""
 
 
 def resolve(working_directory: str, path: object, verb: str) -> Path:

@@ -45,9 +45,10 @@ def get_schema_run_python_file() -> types.FunctionDeclaration:
         description=(
             "Runs a Python script in the working directory and returns its exit code and what it "
             f"printed, of each stream at most {MAX_CHARACTERS} characters (head and tail). "
-            f"It has {MAX_SECONDS} seconds, 2 GiB of memory and no input. It is confined: one process "
-            "(threads work; subprocess and multiprocessing do not; run another script with another "
-            "call), no network, files only below the working directory. Use it to check your work."
+            f"It has {MAX_SECONDS} seconds, 2 GiB of memory and no input. It is confined: one "
+            "process (threads work; subprocess and multiprocessing do not; run another script with "
+            "another call), no network, files only below the working directory. Use it to check "
+            "your work."
         ),
         parameters=types.Schema(
             type=types.Type.OBJECT,
@@ -55,12 +56,12 @@ def get_schema_run_python_file() -> types.FunctionDeclaration:
             properties={
                 "file_path": types.Schema(
                     type=types.Type.STRING,
-                    description="The script, relative to the working directory; it must end in `.py`.",
+                    description="The script, relative to the working directory: `main.py`.",
                 ),
                 "args": types.Schema(
                     type=types.Type.ARRAY,
                     items=types.Schema(type=types.Type.STRING),
-                    description='The command-line arguments, such as `["3 + 5"]`; none if left out.',
+                    description='The command-line arguments: `["3 + 5"]`; none if left out.',
                 ),
             },
         ),
@@ -84,20 +85,16 @@ def run_python_file(
 
 def keep_agent_out_of(root: Path) -> None:
     """A script may change all that is in the working directory; that must not be what runs it."""
-    parts = {
-        "the agent": AGENT,
-        "its Python": sys.base_prefix,
-        "its virtual environment": sys.prefix,
-    }
-    for name, place in parts.items():
+    for place in (AGENT, sys.base_prefix, sys.prefix):
         if Path(os.path.realpath(place)).is_relative_to(root):
             raise Refusal(
-                f"Nothing is run, as the working directory holds {name}, which scripts could change"
+                "Nothing is run, as the working directory holds the agent, its Python or its "
+                "virtual environment, which scripts could change"
             )
 
 
 def arguments(args: object) -> list[bytes]:
-    """The script's arguments as the system takes them; models also send numbers, or a lone string."""
+    """The arguments as the system takes them; models also send numbers, or a lone string."""
     if args is None:
         args = []
     elif isinstance(args, str):
@@ -151,7 +148,7 @@ def private_directory() -> Iterator[str]:
         try:
             shutil.rmtree(home, ignore_errors=True)
         except RecursionError:  # directories in directories, a thousand deep
-            subprocess.run(["rm", "-rf", home], check=False)
+            subprocess.run(["rm", "-rf", home], check=False)  # noqa: S607
 
 
 def environment(home: str) -> dict[str, str]:

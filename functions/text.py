@@ -1,7 +1,7 @@
-"""Text on its way out: to the model as valid Unicode, to a terminal as something to look at.
+"""Text on its way out: to the model as valid JSON, to a terminal as something to look at.
 
-A model can send half a surrogate pair or NaN, which no JSON request may hold; a file or a script can
-hold control characters, which a terminal obeys (it would clear itself, or retitle its window).
+A model can send half a surrogate pair or NaN, which no JSON request may hold; a file or a script
+can hold control characters, which a terminal obeys (it clears itself, or gets a new title).
 """
 
 import math

@@ -16,9 +16,9 @@ def get_schema_write_file() -> types.FunctionDeclaration:
     return types.FunctionDeclaration(
         name="write_file",
         description=(
-            "Writes a text file: makes it, with its parent directories, or replaces all that it held. "
-            "Returns how many characters were written. Give the whole new content, never a part; "
-            "read an existing file to its end before you replace it."
+            "Writes a text file: makes it, with its parent directories, or replaces all that it "
+            "held. Returns how many characters were written. Give the whole new content, never a "
+            "part; read an existing file to its end before you replace it."
         ),
         parameters=types.Schema(
             type=types.Type.OBJECT,
@@ -26,9 +26,7 @@ def get_schema_write_file() -> types.FunctionDeclaration:
             properties={
                 "file_path": types.Schema(
                     type=types.Type.STRING,
-                    description=(
-                        "The file to write, relative to the working directory, such as `pkg/render.py`."
-                    ),
+                    description="The file, relative to the working directory: `pkg/render.py`.",
                 ),
                 "content": types.Schema(
                     type=types.Type.STRING,
@@ -71,16 +69,15 @@ def writable_file(working_directory: str, file_path: object) -> Path:
 
 
 def encode(content: object) -> bytes:
+    """The bytes to write, made before any file is touched."""
     if not isinstance(content, str):
-        raise Refusal(
-            f"The content must be a string, not {type(content).__name__}; nothing was written"
-        )
+        kind = type(content).__name__
+        raise Refusal(f"The content must be a string, not {kind}; nothing was written")
     try:
         return content.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise Refusal(
-            f"The content holds half a surrogate pair at character {error.start}; nothing was written"
-        ) from None
+        half = f"half a surrogate pair at character {error.start}"
+        raise Refusal(f"The content holds {half}; nothing was written") from None
 
 
 def replace(target: Path, data: bytes) -> None:

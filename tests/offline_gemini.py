@@ -4,9 +4,9 @@ For people without a key: it plays the model by a few plain rules, and runs main
 
     python tests/offline_gemini.py "Calculate 3 + 5 using calculator/main.py" --verbose
 
-For tests: `with OfflineGemini(replies) as server` plays the replies one by one, keeps what it was sent
-(`server.requests`), refuses what the API refuses, in the API's words (`server.refusals`), and can drop,
-cut, delay and garble a reply (`Fault`).
+For tests: `with OfflineGemini(replies) as server` plays the replies one by one, keeps what it was
+sent (`server.requests`), refuses what the API refuses (`server.refusals`), and can drop, cut, delay
+and garble a reply (`Fault`).
 """
 
 import json
@@ -37,10 +37,10 @@ STATUS = {
 }
 
 
-# ------------------------------------------------------------------------------------ replies
+# ---------------------------------------------------------------------- replies
 @dataclass
 class Fault:
-    """A reply that is none: another status, other bytes, late, cut short, or a closed connection."""
+    """A reply that is none: another status, other bytes, late, cut short, or nothing at all."""
 
     status: int = 200
     body: bytes | Json = field(default_factory=dict)
@@ -64,7 +64,7 @@ def text(words: str, **more: Any) -> Json:
 
 
 def calls(*wanted: tuple[str, Json | None], **more: Any) -> Json:
-    """A reply with function calls, their ids, and a signature on the first, as Gemini 3 sends it."""
+    """Function calls with their ids, and a signature on the first, as Gemini 3 sends them."""
     parts: list[Json] = []
     for number, (name, args) in enumerate(wanted, 1):
         call: Json = {"id": f"call-{number}-{name}", "name": name}
@@ -88,9 +88,9 @@ def quota_failure(quota_id: str) -> Json:
     return {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": violations}
 
 
-# ------------------------------------------------------------------------------------ what the API refuses
+# ---------------------------------------------------------------------- what the API refuses
 def refusal(body: Json, sent: list[Json]) -> str:
-    """What is wrong with a request, in words, or "". `sent` are the contents that were sent so far."""
+    """What is wrong with a request, or "". `sent` are the contents of the replies so far."""
     contents = body.get("contents") or []
     if not contents:
         return "* GenerateContentRequest.contents: contents is not specified"
@@ -107,7 +107,9 @@ def refusal(body: Json, sent: list[Json]) -> str:
 
 def wrong_content(content: Json) -> str:
     if content.get("role") not in ("user", "model"):
-        return f"Role '{content.get('role')}' is not supported. Please use a valid role: USER, MODEL."
+        return (
+            f"Role '{content.get('role')}' is not supported. Please use a valid role: USER, MODEL."
+        )
     if not content.get("parts"):
         return "contents.parts must not be empty."
     kinds = {"text", "functionCall", "functionResponse"}
@@ -117,14 +119,14 @@ def wrong_content(content: Json) -> str:
 
 
 def wrong_turn(before: Json, content: Json, sent: list[Json]) -> str:
-    """Whether a turn fits the one before: each call answered, in order, with its name and its id."""
+    """What is wrong with a turn after the one before: each call is answered, in order, by id."""
     wanted = [part["functionCall"] for part in before.get("parts", []) if "functionCall" in part]
     given = [p["functionResponse"] for p in content["parts"] if "functionResponse" in p]
     if len(wanted) != len(given):
         return "the number of function response parts must equal that of the function call parts"
     for call, response in zip(wanted, given, strict=True):
         if (call["name"], call.get("id")) != (response.get("name"), response.get("id")):
-            return f"functionResponse {response.get('id')} does not match functionCall {call.get('id')}"
+            return f"functionResponse.id does not match functionCall.id: {call.get('id')}"
         if not isinstance(response.get("response"), dict):
             return "Invalid value at 'function_response.response' (google.protobuf.Struct)"
     if content["role"] == "model" and signed_calls(content) not in map(signed_calls, [{}, *sent]):
@@ -154,7 +156,7 @@ def wrong_tools(body: Json) -> str:
     return ""
 
 
-# ------------------------------------------------------------------------------------ the server
+# ---------------------------------------------------------------------- the server
 class OfflineGemini:
     """Serves replies: one after the other, or from a function that makes one for a request."""
 
@@ -172,7 +174,9 @@ class OfflineGemini:
         self.times: list[float] = []
         self.refusals: list[str] = []
         self.sent: list[Json] = []
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"api": self}))
+        self.server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Bound", (Handler,), {"api": self})
+        )
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
@@ -257,12 +261,12 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing: the screen is the agent's."""
 
 
-# ------------------------------------------------------------------------------------ playing the model
+# ---------------------------------------------------------------------- playing the model
 LIMITS = "I am a stand-in without a model, and know only the example prompts of the README."
 
 
 def play(body: Json) -> Reply:
-    """What a model might reply: look at the files, do what the prompt names, word what came of it."""
+    """What a model might reply: look at the files, do what is asked, word what came of it."""
     prompt = body["contents"][0]["parts"][0]["text"]
     results = [
         part["functionResponse"]["response"].get("result", "")
@@ -298,7 +302,9 @@ def calculate(prompt: str, expression: str, results: list[str]) -> Reply:
         return text(f"The calculator gave no result:\n{results[1]}")
     wanted = re.search(r"should equal (\S+?),", prompt)
     if wanted and wanted[1] == str(value):
-        return text(f"There is nothing to fix: {expression} already gives {value}. I changed no file.")
+        return text(
+            f"There is nothing to fix: {expression} already gives {value}. I changed no file."
+        )
     if wanted:
         return text(f"{expression} gives {value}, not {wanted[1]}. I cannot mend that. {LIMITS}")
     return text(f"The calculator says: {expression} = {value}.")

@@ -17,8 +17,9 @@ from unittest import mock
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
+from offline_gemini import KEY, MODELS, Json, OfflineGemini, Reply, environment  # noqa: E402
+
 import main  # noqa: E402
-from tests.offline_gemini import KEY, MODELS, Json, OfflineGemini, Reply, environment  # noqa: E402
 
 PROGRAM = ("main.py", "call_function.py", "prompts.py", "functions", "calculator", "tests")
 
@@ -37,7 +38,7 @@ class SentenceResult(unittest.TextTestResult):
 
 def run_tests() -> None:
     """Run the tests of the script that was started; exit with 1 on the first broken promise."""
-    runner = unittest.TextTestRunner(resultclass=SentenceResult, verbosity=0, failfast=True)
+    runner = unittest.TextTestRunner(resultclass=SentenceResult, verbosity=0, failfast=True)  # type: ignore[arg-type]
     unittest.main(testRunner=runner, verbosity=0)
 
 
@@ -123,7 +124,9 @@ class WithAgent(unittest.TestCase):
         for name in PROGRAM:
             if (PROJECT / name).is_dir():
                 ignore = shutil.ignore_patterns("__pycache__")
-                shutil.copytree(PROJECT / name, self.project / name, ignore=ignore, dirs_exist_ok=True)
+                shutil.copytree(
+                    PROJECT / name, self.project / name, ignore=ignore, dirs_exist_ok=True
+                )
             else:
                 shutil.copy(PROJECT / name, self.project)
 

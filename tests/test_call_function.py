@@ -15,10 +15,60 @@ import call_function
 
 # What a model might put anywhere. Each function gets each of them for each parameter.
 ODD_VALUES: list[object] = [
-    *(None, True, 0, -1, 3, 10**30, 1.5, float("nan"), float("inf"), float("-inf"), "", " ", ".", ".."),
-    *("/", "~", "~/x", "//", "main.py", "main.py/", "main.py/x", "pkg", "pkg/..", "calculator", "./x"),
-    *("a\0b", "\ud800", "\udcff", "x" * 300, "x" * 5000, "d/" * 3000, "a\nb", "*", "%2e%2e/x", "..\\x"),
-    *("CON", "-c", "--help", "é😀", "\u202e", "loop", "fifo", "out", "dangling", "/dev/zero", "/proc/self"),
+    *(
+        None,
+        True,
+        0,
+        -1,
+        3,
+        10**30,
+        1.5,
+        float("nan"),
+        float("inf"),
+        float("-inf"),
+        "",
+        " ",
+        ".",
+        "..",
+    ),
+    *(
+        "/",
+        "~",
+        "~/x",
+        "//",
+        "main.py",
+        "main.py/",
+        "main.py/x",
+        "pkg",
+        "pkg/..",
+        "calculator",
+        "./x",
+    ),
+    *(
+        "a\0b",
+        "\ud800",
+        "\udcff",
+        "x" * 300,
+        "x" * 5000,
+        "d/" * 3000,
+        "a\nb",
+        "*",
+        "%2e%2e/x",
+        "..\\x",
+    ),
+    *(
+        "CON",
+        "-c",
+        "--help",
+        "é😀",
+        "\u202e",
+        "loop",
+        "fifo",
+        "out",
+        "dangling",
+        "/dev/zero",
+        "/proc/self",
+    ),
     *([], ["x"], [None], [["x"]], {}, {"a": {"b": []}}, ["\ud800"], ["a\0b"], [float("nan")]),
 ]
 
@@ -29,19 +79,28 @@ class CallFunction(InTemporaryDirectory):
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir(self.outside)
 
-    def call(self, name: str, args: dict[str, object] | None, **more: str) -> dict[str, str]:
-        """The response to a call, as it would be sent."""
-        content = call_function.call_function(types.FunctionCall(name=name, args=args, **more))
-        assert content.parts and content.parts[0].function_response
-        return content.parts[0].function_response.response or {}
+    def answer(self, call: types.FunctionCall) -> types.FunctionResponse:
+        """The function response to a call."""
+        content = call_function.call_function(call)
+        self.assertEqual((content.role, len(content.parts or [])), ("tool", 1))
+        response = (content.parts or [types.Part()])[0].function_response
+        assert response
+        return response
+
+    def call(self, name: str, args: dict[str, object] | None) -> dict[str, str]:
+        """What a function response holds: a result or an error."""
+        return self.answer(types.FunctionCall(name=name, args=args)).response or {}
 
     def test_declarations_map_schemas_and_parameters_are_the_same_set(self) -> None:
-        declared = {d.name: d for d in call_function.available_functions.function_declarations or []}
+        declared = {
+            d.name: d for d in call_function.available_functions.function_declarations or []
+        }
         self.assertEqual(declared.keys(), call_function.function_map.keys())
         for name, function in call_function.function_map.items():
             parameters = inspect.signature(function).parameters
             schema = declared[name].parameters
-            assert schema and schema.properties
+            assert schema
+            assert schema.properties
             self.assertEqual(["working_directory", *schema.properties], list(parameters))
             empty = inspect.Parameter.empty
             required = [p for p in parameters if parameters[p].default is empty][1:]
@@ -50,8 +109,8 @@ class CallFunction(InTemporaryDirectory):
     def test_every_function_and_parameter_is_described_and_arrays_have_items(self) -> None:
         for declaration in call_function.available_functions.function_declarations or []:
             self.assertGreater(len(declaration.description or ""), 100)
-            assert declaration.parameters and declaration.parameters.properties
-            for schema in declaration.parameters.properties.values():
+            assert declaration.parameters
+            for schema in (declaration.parameters.properties or {}).values():
                 self.assertTrue(schema.description)
                 self.assertEqual(schema.type == types.Type.ARRAY, schema.items is not None)
 
@@ -59,17 +118,11 @@ class CallFunction(InTemporaryDirectory):
         self.assertNotIn("working_directory", call_function.available_functions.model_dump_json())
 
     def test_the_response_is_one_part_of_role_tool_with_the_calls_name_and_id(self) -> None:
-        call = types.FunctionCall(id="7f", name="get_files_info", args={})
-        content = call_function.call_function(call)
-        assert content.parts and content.parts[0].function_response
-        response = content.parts[0].function_response
-        self.assertEqual((content.role, len(content.parts)), ("tool", 1))
+        response = self.answer(types.FunctionCall(id="7f", name="get_files_info", args={}))
         self.assertEqual((response.id, response.name), ("7f", "get_files_info"))
 
     def test_a_call_without_an_id_is_answered_without_one(self) -> None:
-        content = call_function.call_function(types.FunctionCall(name="get_files_info"))
-        assert content.parts and content.parts[0].function_response
-        self.assertIsNone(content.parts[0].function_response.id)
+        self.assertIsNone(self.answer(types.FunctionCall(name="get_files_info")).id)
 
     def test_an_error_string_of_a_function_is_a_result(self) -> None:
         response = self.call("get_file_content", {"file_path": "../secret.txt"})
@@ -77,12 +130,18 @@ class CallFunction(InTemporaryDirectory):
         self.assertEqual(response, {"result": wording})
 
     def test_an_unknown_function_is_an_error_that_names_the_known_ones(self) -> None:
-        known = "get_files_info, get_file_content, run_python_file, write_file"
+        known = ", ".join(call_function.function_map)
         wanted = {"error": f"Unknown function: delete_file. The known ones: {known}"}
         self.assertEqual(self.call("delete_file", {}), wanted)
 
     def test_missing_and_extra_arguments_are_errors_that_name_the_expected(self) -> None:
-        for args in (None, {}, {"path": "main.py"}, {"file_path": "main.py", "x": 1}):
+        wrong: list[dict[str, object] | None] = [
+            None,
+            {},
+            {"path": "x"},
+            {"file_path": "x", "y": 1},
+        ]
+        for args in wrong:
             error = self.call("get_file_content", args)["error"]
             self.assertTrue(error.endswith("; expected: file_path, offset"), error)
 
@@ -110,7 +169,9 @@ class CallFunction(InTemporaryDirectory):
         self.assertEqual(stdout.getvalue(), "")
 
     def test_verbose_shows_the_call_its_arguments_and_its_result(self) -> None:
-        call = types.FunctionCall(name="get_file_content", args={"file_path": "main.py", "offset": 6})
+        call = types.FunctionCall(
+            name="get_file_content", args={"file_path": "main.py", "offset": 6}
+        )
         with contextlib.redirect_stdout(io.StringIO()) as stdout:
             call_function.call_function(call, verbose=True)
         self.assertEqual(
@@ -126,7 +187,13 @@ class CallFunction(InTemporaryDirectory):
         (self.work / "dangling").symlink_to(self.outside / "new")
         os.mkfifo(self.work / "fifo")
         before = sorted(path.name for path in self.outside.iterdir())
-        usual = {"file_path": "main.py", "content": "x = 1\n", "directory": ".", "offset": 0, "args": []}
+        usual = {
+            "file_path": "main.py",
+            "content": "x = 1\n",
+            "directory": ".",
+            "offset": 0,
+            "args": [],
+        }
         for name, function in call_function.function_map.items():
             names = list(inspect.signature(function).parameters)[1:]
             for odd, value in itertools.product(names, ODD_VALUES):

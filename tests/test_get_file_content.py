@@ -66,7 +66,11 @@ class GetFileContent(InTemporaryDirectory):
         self.assertEqual(self.read_all("long.txt"), "caf\xe9 \xa9\n" * 4000)
 
     def test_an_offset_inside_a_character_means_its_start(self) -> None:
-        for encoding, mark in (("utf-8", b""), ("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")):
+        for encoding, mark in (
+            ("utf-8", b""),
+            ("utf-16-le", b"\xff\xfe"),
+            ("utf-16-be", b"\xfe\xff"),
+        ):
             self.put("text.txt", mark + "é€😀".encode(encoding))
             start = len(mark)
             for number, character in enumerate("é€😀"):
@@ -82,12 +86,12 @@ class GetFileContent(InTemporaryDirectory):
 
     def test_other_offsets_are_an_error_that_says_the_size(self) -> None:
         self.put("digits.txt", "0123456789")
-        for offset in (-1, 11, 10**30, "9" * 5000, 0.5, float("nan"), float("inf"), "x", "", True, [], "-1"):
+        nan, inf = float("nan"), float("inf")
+        odd: list[object] = [-1, 11, 10**30, "9" * 5000, 0.5, nan, inf, "x", "", "-1", True, []]
+        wanted = "Error: The offset must be a whole number from 0 to the file's size of 10 bytes"
+        for offset in odd:
             with self.subTest(str(offset)[:10]):
-                self.assertEqual(
-                    self.read("digits.txt", offset),
-                    "Error: The offset must be a whole number from 0 to the file's size of 10 bytes",
-                )
+                self.assertEqual(self.read("digits.txt", offset), wanted)
 
     def test_byte_order_marks_are_removed(self) -> None:
         for encoding in ("utf-8-sig", "utf-16"):
@@ -99,7 +103,12 @@ class GetFileContent(InTemporaryDirectory):
         self.assertEqual(self.read("latin.txt"), "café")
 
     def test_binary_files_are_refused(self) -> None:
-        for content in (bytes(range(256)), b"text\0text", b"\x89PNG\r\n\x1a\n", b"\xff\xfe\0\0a\0\0\0"):
+        for content in (
+            bytes(range(256)),
+            b"text\0text",
+            b"\x89PNG\r\n\x1a\n",
+            b"\xff\xfe\0\0a\0\0\0",
+        ):
             self.put("binary", content)
             self.assertEqual(
                 self.read("binary"),
@@ -107,7 +116,13 @@ class GetFileContent(InTemporaryDirectory):
             )
 
     def test_a_path_outside_is_refused_in_the_fixed_words(self) -> None:
-        for path in ("../secret.txt", str(self.secret), "/etc/passwd", "pkg/../../secret.txt", "~/x"):
+        for path in (
+            "../secret.txt",
+            str(self.secret),
+            "/etc/passwd",
+            "pkg/../../secret.txt",
+            "~/x",
+        ):
             with self.subTest(path):
                 self.assert_refused_as_outside(self.read(path), "read", path)
 

@@ -27,7 +27,14 @@ class Paths(InTemporaryDirectory):
         self.assertEqual(self.resolved(str(self.work / "pkg")), "pkg")
 
     def test_dots_and_absolute_paths_outside_are_outside(self) -> None:
-        paths = ("..", "../secret.txt", "pkg/../../secret.txt", "/", "/etc/passwd", str(self.secret))
+        paths = (
+            "..",
+            "../secret.txt",
+            "pkg/../../secret.txt",
+            "/",
+            "/etc/passwd",
+            str(self.secret),
+        )
         for path in (*paths, "//etc/passwd", f"/..{self.secret}"):
             with self.subTest(path):
                 self.assert_outside(path)
@@ -58,7 +65,11 @@ class Paths(InTemporaryDirectory):
 
     def test_the_working_directory_may_itself_be_reached_through_a_link(self) -> None:
         (self.outside / "link").symlink_to("calculator")
-        for path in ("pkg/render.py", "link/pkg/render.py", str(self.outside / "link/pkg/render.py")):
+        for path in (
+            "pkg/render.py",
+            "link/pkg/render.py",
+            str(self.outside / "link/pkg/render.py"),
+        ):
             with self.subTest(path):
                 found = resolve(str(self.outside / "link"), path, "read")
                 self.assertEqual(found, self.work / "pkg/render.py")

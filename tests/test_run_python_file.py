@@ -12,12 +12,12 @@ import threading
 import time
 import tracemalloc
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from support import InTemporaryDirectory, run_tests
 
 from functions import confine, run_python_file
-
 
 # Holds a lock for as long as it lives, and says when it does.
 HOLD = """import fcntl, time
@@ -36,7 +36,7 @@ class RunPythonFile(InTemporaryDirectory):
     def run_file(self, path: str, args: object = None) -> str:
         return run_python_file.run_python_file(str(self.work), path, args)  # type: ignore[arg-type]
 
-    def printed(self, expression: str, args: object = None) -> object:
+    def printed(self, expression: str, args: object = None) -> Any:
         """The value of an expression in a script, which goes through its stdout as JSON."""
         answer = self.run_script(f"import json, os, sys\nprint(json.dumps({expression}))", args)
         return json.loads(answer.partition("STDOUT: ")[2].partition("\nSTDERR: ")[0])
@@ -91,7 +91,6 @@ class RunPythonFile(InTemporaryDirectory):
         own = {"GEMINI_API_KEY": "secret", "HTTPS_PROXY": "x", "PYTHONPATH": "x", "TZ": "UTC"}
         with mock.patch.dict(os.environ, own):
             names = self.printed("sorted(os.environ)")
-        self.assertIsInstance(names, list)
         allowed = {"LANG", "LC_ALL", "TZ", "PATH", "HOME", "TMPDIR", "LC_CTYPE"}
         allowed |= {"PYTHONUTF8", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
         self.assertLessEqual(set(names), allowed)
@@ -124,7 +123,9 @@ class RunPythonFile(InTemporaryDirectory):
             stream = printed.partition("STDOUT: ")[2].partition("\nSTDERR: ")[0]
             self.assertTrue(stream.startswith("headé"))
             self.assertTrue(stream.endswith("étail"))
-            self.assertIn(f"[...cut: {2 * count + 9} bytes in all, head and tail are shown...]", stream)
+            self.assertIn(
+                f"[...cut: {2 * count + 9} bytes in all, head and tail are shown...]", stream
+            )
             self.assertLessEqual(len(stream), 10_000)
 
     def test_10000_characters_of_output_are_not_cut(self) -> None:
@@ -159,7 +160,8 @@ class RunPythonFile(InTemporaryDirectory):
 
     def test_nothing_is_left_running_even_without_confinement(self) -> None:
         self.put("hold.py", HOLD)
-        start = "import subprocess, sys\nheld = subprocess.Popen([sys.executable, 'hold.py'], stdout=-1)"
+        start = "import subprocess, sys\n"
+        start += "held = subprocess.Popen([sys.executable, 'hold.py'], stdout=-1)"
         with mock.patch.object(confine, "landlock_version", return_value=0):
             started = time.monotonic()
             self.assertIn("held", self.run_script(f"{start}\nprint(held.stdout.readline())"))

@@ -10,6 +10,13 @@ from fractions import Fraction
 
 TOKEN = re.compile(r"\s*(\d+\.?\d*|\.\d+|\S)")
 NEGATE = "negate"
+OPERATORS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
+PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, NEGATE: 3}
 
 
 class CalculatorError(ValueError):
@@ -18,14 +25,6 @@ class CalculatorError(ValueError):
 
 class Calculator:
     """Evaluates + - * / with precedence, left associativity, unary minus and parentheses."""
-
-    operators: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
-        "+": operator.add,
-        "-": operator.sub,
-        "*": operator.mul,
-        "/": operator.truediv,
-    }
-    precedence = {"+": 1, "-": 1, "*": 2, "/": 2, NEGATE: 3}
 
     def evaluate(self, expression: str) -> int | float:
         """The value of the expression, whole numbers as int. Raises CalculatorError."""
@@ -48,7 +47,7 @@ class Calculator:
         if not tokens:
             raise CalculatorError("the expression is empty")
         for token in tokens:
-            if not (token in self.operators or token in "()" or token[-1] in ".0123456789"):
+            if not (token in OPERATORS or token in "()" or token[-1] in ".0123456789"):
                 raise CalculatorError(f"unknown character: {token}")
         return tokens
 
@@ -58,7 +57,7 @@ class Calculator:
             waiting.append(NEGATE)
         elif token == "(":
             waiting.append(token)
-        elif token in self.precedence or token == ")":
+        elif token in PRECEDENCE or token == ")":
             raise CalculatorError(f"an operand is missing before {token}")
         else:
             values.append(self.number(token))
@@ -74,9 +73,9 @@ class Calculator:
                 raise CalculatorError("a closing parenthesis has no opening one")
             waiting.pop()
             return False
-        if token not in self.operators:
+        if token not in OPERATORS:
             raise CalculatorError(f"an operator is missing before {token}")
-        while waiting and self.precedence.get(waiting[-1], 0) >= self.precedence[token]:
+        while waiting and PRECEDENCE.get(waiting[-1], 0) >= PRECEDENCE[token]:
             self.apply(waiting.pop(), values)
         waiting.append(token)
         return True
@@ -90,7 +89,7 @@ class Calculator:
         elif name == "/" and right == 0:
             raise CalculatorError("division by zero")
         else:
-            values.append(self.operators[name](values.pop(), right))
+            values.append(OPERATORS[name](values.pop(), right))
 
     def number(self, token: str) -> Fraction:
         try:
