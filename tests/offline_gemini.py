@@ -200,8 +200,8 @@ class OfflineGemini:
         if model not in self.known_models:
             return failure(404, f"models/{model} is not found for API version v1beta.")
         try:
-            body = json.loads(raw, parse_constant=float.fromhex)  # NaN and Infinity are no JSON
-            json.dumps(body, ensure_ascii=False).encode()  # nor are halves of surrogate pairs
+            body = json.loads(raw, parse_constant=no_constant)
+            json.dumps(body, ensure_ascii=False).encode()  # fails for half a surrogate pair
         except ValueError as error:
             self.refusals.append(f"Invalid JSON payload received. {error}")
             return failure(400, self.refusals[-1])
@@ -214,6 +214,11 @@ class OfflineGemini:
             self.sent += [c.get("content") or {} for c in answer.get("candidates") or []]
             answer = {"usageMetadata": usage(body), "modelVersion": model} | answer
         return answer
+
+
+def no_constant(name: str) -> None:
+    """Python reads NaN and Infinity, which are no JSON."""
+    raise ValueError(f"Unexpected token {name}")
 
 
 def usage(body: Json) -> Json:

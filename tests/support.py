@@ -21,7 +21,16 @@ from offline_gemini import KEY, MODELS, Json, OfflineGemini, Reply, environment 
 
 import main  # noqa: E402
 
-PROGRAM = ("main.py", "call_function.py", "prompts.py", "functions", "calculator", "tests")
+PROGRAM = [
+    "main.py",
+    "call_function.py",
+    "prompts.py",
+    "pyproject.toml",
+    "functions",
+    "calculator",
+    "tests",
+]
+CACHES = shutil.ignore_patterns("__pycache__", ".*_cache")
 
 
 class SentenceResult(unittest.TextTestResult):
@@ -92,7 +101,7 @@ class WithAgent(unittest.TestCase):
         holder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.addCleanup(holder.cleanup)
         self.project = Path(holder.name).resolve()
-        shutil.copytree(PROJECT / "calculator", self.project / "calculator")
+        shutil.copytree(PROJECT / "calculator", self.project / "calculator", ignore=CACHES)
         self.addCleanup(os.chdir, Path.cwd())
 
     def run_agent(
@@ -123,9 +132,8 @@ class WithAgent(unittest.TestCase):
         """Put the program itself beside the copy of the calculator."""
         for name in PROGRAM:
             if (PROJECT / name).is_dir():
-                ignore = shutil.ignore_patterns("__pycache__")
                 shutil.copytree(
-                    PROJECT / name, self.project / name, ignore=ignore, dirs_exist_ok=True
+                    PROJECT / name, self.project / name, ignore=CACHES, dirs_exist_ok=True
                 )
             else:
                 shutil.copy(PROJECT / name, self.project)
@@ -136,10 +144,12 @@ class WithAgent(unittest.TestCase):
         *arguments: str | bytes,
         env: dict[str, str] | None = None,
         stdin: bytes = b"",
+        copy: bool = True,
         **server: Any,
     ) -> Run:
         """python main.py ARGUMENTS as a process of its own."""
-        self.copy_program()
+        if copy:
+            self.copy_program()
         with OfflineGemini(replies, **server) as api:
             done = subprocess.run(
                 [sys.executable, "-B", str(self.project / "main.py"), *arguments],

@@ -1,0 +1,174 @@
+"""Checks that the README says what is so: python tests/test_readme.py."""
+
+import inspect
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from offline_gemini import LIMITS, calls, play, text
+from support import PROJECT, WithAgent, run_tests
+
+import main
+from call_function import function_map
+
+README = (PROJECT / "README.md").read_text(encoding="utf-8")
+AGENTS = (PROJECT / "AGENTS.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    """The part of the README below a heading, up to the next of its rank or a higher one."""
+    found = re.search(rf"^(#+) {title}\n(.*?)(?=^#{{1,2}} |\Z)", README, re.MULTILINE | re.DOTALL)
+    assert found, title
+    return found[2]
+
+
+def blocks(part: str, language: str = "") -> list[str]:
+    """The fenced blocks of a part, in order."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
+    return [content for named, content in found if named == language]
+
+
+class Readme(WithAgent):
+    def test_the_run_that_it_shows_is_the_run_that_the_stand_in_gives(self) -> None:
+        self.copy_program()
+        command, shown = blocks(section("Try it without a key"))[-2:]
+        done = subprocess.run(
+            command.replace("python", f'"{sys.executable}" -B', 1),
+            shell=True,
+            cwd=self.project,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=True,
+        )
+
+        def without_measures(screen: str) -> str:
+            """Seconds, token counts and the size of a directory differ from machine to machine."""
+            screen = re.sub(r"(\d+\.\d s|(?<=prompt )\d+ \(\d+ in all\))", "N", screen)
+            return re.sub(r"(- pkg: file_size=)\d+", r"\1N", screen)
+
+        self.assertEqual(without_measures(done.stdout), without_measures(shown))
+
+    def test_its_example_prompts_are_answered_by_the_stand_in(self) -> None:
+        prompts = re.findall(r'^python main\.py "(.*?)"', README, re.MULTILINE)
+        self.assertEqual(len(prompts), 5)
+        for prompt in prompts:
+            with self.subTest(prompt):
+                run = self.run_agent(play, prompt=prompt)
+                self.assertEqual((run.code, run.server.refusals), (0, []))
+                self.assertNotIn(LIMITS, run.stdout)
+
+    def test_its_exit_codes_and_variables_are_those_of_the_help(self) -> None:
+        codes, variables = str(main.__doc__).split("environment variables")
+        part = section("Use it with Gemini")
+        told = re.findall(r"^\| (\d+) \|", part, re.MULTILINE)
+        self.assertEqual(told, re.findall(r"^  (\d+) ", codes, re.MULTILINE))
+        told = re.findall(r"^\| `([A-Z_]+)` \|", part, re.MULTILINE)
+        self.assertEqual(told, re.findall(r"^  ([A-Z_]+) ", variables, re.MULTILINE))
+
+    def test_its_table_of_functions_has_their_signatures(self) -> None:
+        told = re.findall(r"^\| `(\w+)\((.*?)\)` \|", section("The functions"), re.MULTILINE)
+        for name, function in function_map.items():
+            parameters = list(inspect.signature(function).parameters.values())[1:]
+            bare = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
+            signature = str(inspect.Signature(bare)).strip("()").replace("'", '"')
+            self.assertIn((name, signature), told)
+        self.assertEqual(len(told), 4)
+
+    def test_its_tree_names_every_file(self) -> None:
+        tree = next(block for block in blocks(README) if "├──" in block)
+        for folder in (".", "functions", "calculator", "calculator/pkg"):
+            for path in (PROJECT / folder).iterdir():
+                is_own = path.is_file() and path.suffix in {
+                    ".py",
+                    ".md",
+                    ".txt",
+                    ".toml",
+                    ".example",
+                }
+                if is_own and path.name != "__init__.py":
+                    self.assertIn(path.name, tree)
+
+    def test_the_tests_that_it_names_are_those_there_are(self) -> None:
+        named = set(re.findall(r"\btest_\w+\.py", section("Tests")))
+        self.assertEqual(named, {path.name for path in (PROJECT / "tests").glob("test_*.py")})
+
+    def test_its_versions_are_those_of_pyproject(self) -> None:
+        wanted = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["dependencies"]
+        told = re.findall(r"^\| `([\w-]+)` \| ([\d.]+)", section("Dependencies"), re.MULTILINE)
+        self.assertEqual(told, [tuple(re.split("==|>=", each)) for each in wanted])
+
+    def test_the_messages_of_its_troubleshooting_are_in_the_code(self) -> None:
+        code = "".join(path.read_text() for path in PROJECT.glob("*.py"))
+        code += "".join(path.read_text() for path in (PROJECT / "functions").glob("*.py"))
+        for message in (
+            "Gemini API key not set",
+            "run: pip install -r requirements.txt",
+            "Gemini rejected the API key",
+            ".env is not UTF-8 text",
+            "GEMINI_MODEL chooses another",
+            "the quota or credit is used up",
+            "Unknown function: ",
+            "Warning: this system cannot confine scripts",
+        ):
+            self.assertIn(message, section("Troubleshooting"))
+            self.assertIn(message, code)
+
+    def test_agents_names_only_what_there_is(self) -> None:
+        sources = [*PROJECT.glob("*.py"), *(PROJECT / "functions").glob("*.py")]
+        code = "".join(path.read_text() for path in [*sources, *(PROJECT / "tests").glob("*.py")])
+        for name in re.findall(r"`([A-Za-z_]+)`", AGENTS):
+            self.assertIn(name, code)
+
+
+class AddingAFunction(WithAgent):
+    def setUp(self) -> None:
+        super().setUp()
+        self.copy_program()
+
+    def follow_the_steps(self) -> None:
+        """Do in the copy of the program what the section says, to the letter."""
+        part = section("Adding a function")
+        names = re.findall(r"^\*\*\d\.\*\* Write `(.*?)`", part, re.MULTILINE)
+        for name, content in zip(names, blocks(part, "python"), strict=True):
+            (self.project / name).write_text(content)
+        target = self.project / "call_function.py"
+        for diff in blocks(part, "diff"):
+            lines = diff.splitlines(keepends=True)
+            old = "".join(line[1:] for line in lines if line[0] == " ")
+            new = "".join(line[1:] for line in lines)
+            before = target.read_text()
+            self.assertEqual(before.count(old), 1, old)
+            target.write_text(before.replace(old, new))
+
+    def test_following_its_steps_gives_a_function_that_the_model_can_call(self) -> None:
+        self.follow_the_steps()
+        call = calls(("count_lines", {"file_path": "tests.py"}))
+        lines = len((self.project / "calculator/tests.py").read_text().splitlines())
+        run = self.run_process([call, text("done")], "How long is tests.py?", copy=False)
+        self.assertEqual((run.code, run.server.refusals), (0, []), run.stderr)
+        self.assertEqual(run.answers[0]["response"], {"result": f"{lines} lines"})
+        declared = run.server.requests[0]["tools"][0]["functionDeclarations"]
+        self.assertIn("count_lines", [declaration["name"] for declaration in declared])
+
+    def test_its_own_tests_pass_in_the_copy(self) -> None:
+        self.follow_the_steps()
+        command = blocks(section("Adding a function"))[-1].replace("python", f'"{sys.executable}"')
+        subprocess.run(command, shell=True, cwd=self.project, capture_output=True, check=True)
+
+    def test_its_code_is_clean(self) -> None:
+        ruff = Path(sys.executable).with_name("ruff")
+        if not ruff.exists():
+            self.skipTest("ruff is not installed here")
+        self.follow_the_steps()
+        for command in ([ruff, "check"], [ruff, "format", "--check"]):
+            done = subprocess.run(
+                command, cwd=self.project, capture_output=True, text=True, check=False
+            )
+            self.assertEqual(done.returncode, 0, done.stdout)
+
+
+if __name__ == "__main__":
+    run_tests()
