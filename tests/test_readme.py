@@ -163,7 +163,7 @@ class AddingAFunction(WithAgent):
         if not ruff.exists():
             self.skipTest("ruff is not installed here")
         self.follow_the_steps()
-        for command in ([ruff, "check"], [ruff, "format", "--check"]):
+        for command in ([str(ruff), "check"], [str(ruff), "format", "--check"]):
             done = subprocess.run(
                 command, cwd=self.project, capture_output=True, text=True, check=False
             )
