@@ -1,6 +1,7 @@
 """get_files_info: what a directory holds."""
 
 import os
+from pathlib import Path
 
 from google.genai import types
 
@@ -43,31 +44,29 @@ def get_files_info(working_directory: str, directory: str = ".") -> str:
             raise not_found(target, directory)
         if not target.is_dir():
             raise Refusal(f'"{directory}" is not a directory; call get_file_content to read a file')
-        with os.scandir(target) as entries:
-            return listing(sorted(entries, key=lambda entry: entry.name))
+        return listing(target, sorted(os.listdir(target)))
     except (OSError, Refusal) as error:
         return error_text("list", directory, error)
 
 
-def listing(entries: list[os.DirEntry[str]]) -> str:
+def listing(target: Path, names: list[str]) -> str:
     """The entries' lines, as many as fit into MAX_CHARACTERS."""
     lines: list[str] = []
     room = MAX_CHARACTERS
-    for entry in entries:
-        line = describe(entry)
+    for name in names:
+        line = describe(target / name)
         room -= len(line) + 1
         if room < 0:
-            lines.append(f"({len(entries) - len(lines)} more entries are left out)")
+            lines.append(f"({len(names) - len(lines)} more entries are left out)")
             break
         lines.append(line)
     return "\n".join(lines) or "(the directory is empty)"
 
 
-def describe(entry: os.DirEntry[str]) -> str:
+def describe(entry: Path) -> str:
     """One line. A link counts with its own size; it may well lead nowhere."""
     try:
-        is_directory = entry.is_dir()
+        size: int | str = entry.lstat().st_size
     except OSError:
-        is_directory = False
-    size = entry.stat(follow_symlinks=False).st_size
-    return f"- {one_line(entry.name)}: file_size={size} bytes, is_dir={is_directory}"
+        size = "unknown"
+    return f"- {one_line(entry.name)}: file_size={size} bytes, is_dir={os.path.isdir(entry)}"

@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+from pathlib import Path
 from unittest import mock
 
 from support import InTemporaryDirectory, run_tests
@@ -97,8 +98,19 @@ class GetFilesInfo(InTemporaryDirectory):
 
     def test_a_directory_without_permission_is_an_error(self) -> None:
         refused = PermissionError(errno.EACCES, "Permission denied", str(self.work))
-        with mock.patch("os.scandir", side_effect=refused):
+        with mock.patch("os.listdir", side_effect=refused):
             self.assertEqual(self.list("pkg"), 'Error: Cannot list "pkg": Permission denied')
+
+    def test_an_entry_that_cannot_be_looked_at_is_listed(self) -> None:
+        lstat = Path.lstat
+
+        def refuse(path: Path) -> os.stat_result:
+            if path.name == "render.py":
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return lstat(path)
+
+        with mock.patch("pathlib.Path.lstat", refuse):
+            self.assertIn("- render.py: file_size=unknown bytes", self.list("pkg"))
 
 
 if __name__ == "__main__":
