@@ -165,12 +165,11 @@ def environment(home: str) -> dict[str, str]:
 
 
 def watch(process: subprocess.Popen[bytes], directories: list[str]) -> str:
-    """Wait for the script to end; the limit for which it must be stopped, or nothing.
+    """Wait for the script to end; the limit for which it must be stopped, or "".
 
-    What it takes of the disk is what the file systems lose: files it deleted and still writes to
-    count, as does what other programs write meanwhile.
+    The file systems are asked, which is cheap, and only if they lose much, what the script has.
     """
-    deadline = time.monotonic() + MAX_SECONDS
+    started, deadline = time.time() - 1, time.monotonic() + MAX_SECONDS
     before = free_space(directories)
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -180,15 +179,47 @@ def watch(process: subprocess.Popen[bytes], directories: list[str]) -> str:
             return f"it timed out after {MAX_SECONDS} seconds"
         now = free_space(directories)
         if before[0] - now[0] > MAX_DISK_BYTES or before[1] - now[1] > MAX_DISK_FILES:
-            return "it wrote more than 256 MiB or 10,000 files"
+            if takes_too_much(process, directories, started):
+                return "it wrote more than 256 MiB or 10,000 files"
+            before = now  # it was another program
 
 
 def free_space(directories: list[str]) -> tuple[int, int]:
     """Free bytes and free files, summed over the file systems of the directories."""
-    systems = {
-        os.stat(directory).st_dev: os.statvfs(directory) for directory in directories
-    }.values()
-    return sum(s.f_bfree * s.f_frsize for s in systems), sum(s.f_ffree for s in systems)
+    systems = {os.stat(directory).st_dev: os.statvfs(directory) for directory in directories}
+    free = [(status.f_bfree * status.f_frsize, status.f_ffree) for status in systems.values()]
+    return sum(size for size, _ in free), sum(files for _, files in free)
+
+
+def takes_too_much(
+    process: subprocess.Popen[bytes], directories: list[str], started: float
+) -> bool:
+    """Whether what the script changed since, and deleted but holds open, is over the limits."""
+    try:
+        found = [status for status in held_open(process.pid) if status.st_nlink == 0]
+        for directory in directories:
+            found += [status for status in files_below(directory) if status.st_ctime >= started]
+    except OSError:
+        return True  # what is too deep to be looked at counts against it
+    size = sum(status.st_blocks * 512 for status in found)
+    return size > MAX_DISK_BYTES or len(found) > MAX_DISK_FILES
+
+
+def held_open(pid: int) -> Iterator[os.stat_result]:
+    with contextlib.suppress(FileNotFoundError):
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            yield os.stat(f"/proc/{pid}/fd/{number}")
+
+
+def files_below(directory: str) -> Iterator[os.stat_result]:
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    for place, directories, files in os.walk(directory, onerror=fail):
+        for name in directories + files:
+            with contextlib.suppress(FileNotFoundError):
+                yield os.lstat(os.path.join(place, name))
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -13,6 +13,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 import unittest
 from collections.abc import Iterable
@@ -432,6 +433,27 @@ class Limits(Scripts):
         )
         answer = self.run_script(fill)
         self.assertIn("NOTE: the script was stopped, as it wrote more than 256 MiB", answer)
+
+    def test_deleted_files_count_while_they_are_open(self) -> None:
+        fill = "held = []\nfor i in range(40):\n    f = open('x', 'wb'); held.append(f)\n"
+        fill += "    f.write(bytes(30 << 20)); os.remove('x'); time.sleep(.02)"
+        self.assertIn("as it wrote more than 256 MiB", self.run_script(fill))
+
+    def test_files_too_deep_to_be_looked_at_count_against_the_script(self) -> None:
+        fill = "for _ in range(30): os.mkdir('d' * 200); os.chdir('d' * 200)\n"
+        fill += "for i in range(40): open(f'b{i}', 'wb').write(bytes(30 << 20)); time.sleep(.02)"
+        self.assertIn("as it wrote more than 256 MiB", self.run_script(fill))
+
+    def test_what_another_program_writes_does_not_stop_the_script(self) -> None:
+        def fill() -> None:
+            for number in range(12):
+                (self.outside / f"b{number}").write_bytes(bytes(40 << 20))
+
+        writer = threading.Thread(target=fill)
+        writer.start()
+        answer = self.run_script("time.sleep(2); print('undisturbed')")
+        writer.join()
+        self.assertIn("STDOUT: undisturbed", answer)
 
     def test_the_number_of_files_is_limited_and_the_answer_says_so(self) -> None:
         answer = self.run_script("for i in range(60000): open(f'f{i}', 'w').close()")
