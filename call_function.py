@@ -41,14 +41,11 @@ def call_function(function_call: types.FunctionCall, verbose: bool = False) -> t
     if verbose:
         print(f" - Calling function: {visible(name)}")
         print(visible(json.dumps(args, ensure_ascii=False)))
-    response = valid(run_function(name, args))
+    response = run_function(name, args)
     if verbose:
         print(f"-> {visible(*response.values())}")
-    part = types.Part(
-        function_response=types.FunctionResponse(
-            id=function_call.id, name=function_call.name, response=response
-        )
-    )
+    answer = valid({"id": function_call.id, "name": name, "response": response})
+    part = types.Part(function_response=types.FunctionResponse(**answer))
     return types.Content(role="tool", parts=[part])
 
 

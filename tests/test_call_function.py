@@ -159,9 +159,14 @@ class CallFunction(InTemporaryDirectory):
         self.assertNotIn("passwd", response["result"])
 
     def test_the_arguments_are_left_as_they_came(self) -> None:
-        args: dict[str, object] = {"directory": ".", "working_directory": "/etc"}
-        self.call("get_files_info", args)
-        self.assertEqual(args, {"directory": ".", "working_directory": "/etc"})
+        call = types.FunctionCall(name="get_files_info", args={"directory": "."})
+        self.answer(call)
+        self.assertEqual(call.args, {"directory": "."})
+
+    def test_a_name_or_id_that_no_json_can_carry_is_answered_with_valid_ones(self) -> None:
+        response = self.answer(types.FunctionCall(id="\ud800", name="a\ud800"))
+        self.assertEqual((response.id, response.name), ("\ufffd", "a\ufffd"))
+        self.assertIn("Unknown function: a\ufffd.", (response.response or {})["error"])
 
     def test_nothing_is_printed_unless_verbose(self) -> None:
         with contextlib.redirect_stdout(io.StringIO()) as stdout:
