@@ -15,8 +15,8 @@ Held, on Linux 5.13 or later, on x86_64 and aarch64:
 - one process with its threads: none is started, none signalled, traced, limited or slowed down;
 - no privilege, no namespace, no kernel keyring, no shared memory, queue or semaphore;
 - LIMITS for CPU time, memory, the size of a file and open files; no core dump;
-- it dies with the agent. Its time, and its disk in all, run_python_file watches; what it deleted and
-  holds only as memory counts as memory.
+- it dies with the agent. Its time, and its disk in all, run_python_file watches; what it deleted
+  and has but mapped counts as memory.
 
 Not held:
 - whether a file outside exists, its size and its times can be seen: nothing mediates stat;
