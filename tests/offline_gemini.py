@@ -3,12 +3,15 @@
 For people without a key: it plays the model by a few plain rules, and runs main.py against itself.
 
     python tests/offline_gemini.py "Calculate 3 + 5 using calculator/main.py" --verbose
+    python tests/offline_gemini.py 'Call get_file_content {"file_path": "main.py"}' --verbose
+    python tests/offline_gemini.py --serve
 
 For tests: `with OfflineGemini(replies) as server` plays the replies one by one, keeps what it was
 sent (`server.requests`), refuses what the API refuses (`server.refusals`), and can drop, cut, delay
 and garble a reply (`Fault`).
 """
 
+import contextlib
 import json
 import os
 import re
@@ -274,12 +277,16 @@ def play(body: Json) -> Reply:
     """What a model might reply: look at the files, do what is asked, word what came of it."""
     prompt = body["contents"][0]["parts"][0]["text"]
     results = [
-        part["functionResponse"]["response"].get("result", "")
+        "".join(part["functionResponse"]["response"].values())
         for content in body["contents"]
         for part in content["parts"]
         if "functionResponse" in part
     ]
+    call = re.fullmatch(r"Call (\w+) (\{.*\})", prompt.strip(), re.DOTALL)
     expression = re.search(r"[\d(][\d\s.()*/+-]*[*/+-][\d\s.()*/+-]*[\d)]", prompt)
+    if call:
+        name, args = call[1], json.loads(call[2])
+        return text(f"{name} returned:\n{results[0]}") if results else calls((name, args))
     if not results:
         return calls(("get_files_info", {"directory": "."}))
     if "operators" in prompt:
@@ -318,6 +325,8 @@ def calculate(prompt: str, expression: str, results: list[str]) -> Reply:
 def main() -> int:
     """Run main.py against this server, with the same arguments; its exit code."""
     print("offline_gemini: a stand-in plays the model; no model is involved", file=sys.stderr)
+    if sys.argv[1:] == ["--serve"]:
+        return serve()
     program = Path(__file__).resolve().parent.parent / "main.py"
     command = [sys.executable, str(program), *sys.argv[1:]]
     with OfflineGemini(play) as server:
@@ -325,6 +334,14 @@ def main() -> int:
             return subprocess.run(command, env=environment(server.url), check=False).returncode
         except KeyboardInterrupt:
             return 130
+
+
+def serve() -> int:
+    """Wait for requests until Ctrl-C."""
+    with OfflineGemini(play) as server, contextlib.suppress(KeyboardInterrupt):
+        print(f"export GEMINI_API_KEY={KEY} GOOGLE_GEMINI_BASE_URL={server.url}", flush=True)
+        threading.Event().wait()
+    return 0
 
 
 def environment(url: str) -> dict[str, str]:

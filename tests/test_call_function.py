@@ -202,11 +202,11 @@ class CallFunction(InTemporaryDirectory):
         for name, function in call_function.function_map.items():
             names = list(inspect.signature(function).parameters)[1:]
             for odd, value in itertools.product(names, ODD_VALUES):
-                args = {each: value if each == odd else usual[each] for each in names}
+                args = {each: value if each == odd else usual.get(each) for each in names}
                 with self.subTest(function=name, **{odd: repr(value)[:20]}):
                     response = self.call(name, args)
                     json.dumps(response, allow_nan=False, ensure_ascii=False).encode()
-                    self.assertEqual(list(response), ["result"])
+                    self.assertEqual(list(response), ["result"], response)
                     self.assertLess(len(response["result"]), 21_000)
         self.assertEqual(sorted(path.name for path in self.outside.iterdir()), before)
 

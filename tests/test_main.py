@@ -206,7 +206,12 @@ class KeyAndEnvironment(WithAgent):
     def test_an_exported_key_goes_before_dotenv_and_before_google_api_key(self) -> None:
         self.dotenv(b"GEMINI_API_KEY=from-dotenv\n")
         run = self.run_agent([text("ok")], env={"GOOGLE_API_KEY": "another"}, key=KEY)
-        self.assertEqual(run.code, 0, run.stderr)
+        self.assertEqual((run.code, run.stderr), (0, ""))
+
+    def test_variables_of_googles_cloud_change_nothing(self) -> None:
+        cloud = {"GOOGLE_GENAI_USE_VERTEXAI": "true", "GOOGLE_CLOUD_PROJECT": "x"}
+        run = self.run_agent([text("ok")], env=cloud | {"GOOGLE_GENAI_API_VERSION": "v9"}, key=KEY)
+        self.assertEqual((run.code, run.stderr), (0, ""))
 
     def test_model_and_address_are_read_from_dotenv_too(self) -> None:
         self.dotenv(b"GEMINI_MODEL=gemini-9\nGOOGLE_GEMINI_BASE_URL=http://127.0.0.1:1\n")

@@ -5,12 +5,17 @@ python tests/test_offline_gemini.py
 
 import copy
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
 import unittest
 import urllib.error
 import urllib.request
 
 from offline_gemini import KEY, SIGNATURE, Json, OfflineGemini, calls, play, text
-from support import run_tests
+from support import PROJECT, run_tests
 
 PROMPT: Json = {"role": "user", "parts": [{"text": "Do it"}]}
 CALLS = calls(("one", {}), ("two", {"x": 1}))["candidates"][0]["content"]
@@ -120,6 +125,25 @@ class StandIn(unittest.TestCase):
         self.assertIn("3 + 5 = 99", str(play({"contents": [prompt, listed, run]})))
         failed = {"role": "user", "parts": [{"functionResponse": {"response": {"error": "no"}}}]}
         self.assertIn("gave no result", str(play({"contents": [prompt, listed, failed]})))
+
+    def test_it_calls_what_it_is_told_to_call(self) -> None:
+        told = 'Call write_file {"file_path": "x", "content": "a\\nb"}'
+        asked = {"contents": [{"role": "user", "parts": [{"text": told}]}]}
+        parts = play(asked)["candidates"][0]["content"]["parts"]  # type: ignore[index]
+        self.assertEqual(parts[0]["functionCall"]["args"], {"file_path": "x", "content": "a\nb"})
+
+    def test_it_can_be_served_to_an_agent_started_apart(self) -> None:
+        command = [sys.executable, str(PROJECT / "tests/offline_gemini.py"), "--serve"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=-3) as server:
+            assert server.stdout
+            variables = dict(re.findall(r"(\w+)=(\S+)", server.stdout.readline()))
+            agent = [sys.executable, str(PROJECT / "main.py"), "hello"]
+            done = subprocess.run(
+                agent, env=os.environ | variables, capture_output=True, text=True, check=False
+            )
+            server.send_signal(signal.SIGINT)
+        self.assertIn("I am a stand-in without a model", done.stdout, done.stderr)
+        self.assertEqual(server.returncode, 0)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import unittest
 from collections.abc import Callable, Iterable
 from typing import Any
 from unittest import mock
@@ -196,6 +197,12 @@ class Pipes(Terminal):
             run.communicate()
 
 
+PLAIN = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+IN_ASCII = unittest.skipUnless(
+    sys.prefix.isascii(), "Python cannot import packages from this path in an ASCII locale"
+)
+
+
 class Characters(Terminal):
     def test_a_console_that_cannot_show_a_character_gets_a_replacement(self) -> None:
         for encoding in ("cp1252", "ascii"):
@@ -206,15 +213,15 @@ class Characters(Terminal):
             self.assertEqual((run.code, run.stderr), (0, ""))
             self.assertIn("Done ? na", run.stdout)
 
+    @IN_ASCII
     def test_a_prompt_that_the_locale_cannot_hold_arrives_whole(self) -> None:
-        plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-        run = self.run_process([text("ok")], "résumé 😀".encode(), env=plain)
+        run = self.run_process([text("ok")], "résumé 😀".encode(), env=PLAIN)
         self.assertEqual(run.server.requests[0]["contents"][0]["parts"][0]["text"], "résumé 😀")
 
+    @IN_ASCII
     def test_names_that_the_locale_cannot_hold_are_answered(self) -> None:
-        plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
         wanted = [("write_file", {"file_path": "é.txt", "content": "é"}), LIST]
-        run = self.run_process([calls(*wanted), text("ok")], "Do it", env=plain)
+        run = self.run_process([calls(*wanted), text("ok")], "Do it", env=PLAIN)
         self.assertEqual(
             (run.code, [list(answer["response"]) for answer in run.answers]), (0, [["result"]] * 2)
         )
