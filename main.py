@@ -19,6 +19,7 @@ import io
 import os
 import random
 import re
+import signal
 import sys
 import warnings
 from collections import Counter
@@ -27,7 +28,7 @@ from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from functions.text import valid, visible
+from functions.text import one_line, valid, visible
 
 # The SDK takes a second to import. Only what needs it does, so that --help answers at once.
 if TYPE_CHECKING:
@@ -47,12 +48,17 @@ NUDGE = "Your last reply was empty or malformed. Call one of the functions, or a
 # Finish reasons: on purpose, and by mistake.
 STOPPED = {"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"}
 UNUSABLE = {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"}
-# HTTP codes, and the names of exception families: which HTTP client it has is the SDK's affair.
-TEMPORARY = {408, 429, 500, 502, 503, 504, "HTTPError", "ValueError", "TypeError"}
+# HTTP codes, and what a lost or garbled reply raises, by name: the HTTP client is the SDK's affair.
+TEMPORARY = {408, 429, 500, 502, 503, 504, "HTTPError", "JSONDecodeError", "UnicodeDecodeError"}
+TEMPORARY |= {"ValidationError", "TypeError", "EmptyReply"}
 
 
 class Error(Exception):
     """A failure that ends the run; its text is what the user reads."""
+
+
+class EmptyReply(Exception):
+    """An answer of the server without any field of a reply."""
 
 
 class UnusableReply(Exception):
@@ -78,8 +84,7 @@ def main() -> None:
             try:
                 candidate = usable_candidate(response)
             except UnusableReply as reply:
-                unusable.append(str(reply))
-                ask_again(messages, unusable)
+                ask_again(messages, unusable, str(reply))
                 continue
             unusable.clear()
             if answer := generate_conversation(candidate, messages, arguments.verbose, step):
@@ -113,7 +118,7 @@ def connect() -> tuple[Client, list[str]]:
     if not key:
         how = "put GEMINI_API_KEY=... into .env (see .env.example) or export it"
         raise RuntimeError(f"Gemini API key not set: {how}")
-    if not key.isascii() or not key.isprintable():
+    if not re.fullmatch(r"[!#-&(-\[\]-~]+", key):  # printable ASCII without quotes or backslash
         raise Error("GEMINI_API_KEY holds characters that no key has; copy it again")
     import logging
 
@@ -123,7 +128,11 @@ def connect() -> tuple[Client, list[str]]:
 
     logging.getLogger("google_genai").setLevel(logging.CRITICAL)
     warnings.simplefilter("ignore")  # the SDK warns of each finish reason that it does not know
-    options = genai.types.HttpOptions(api_version="v1beta", timeout=TIMEOUT_MILLISECONDS)
+    options = genai.types.HttpOptions(
+        api_version="v1beta",
+        timeout=TIMEOUT_MILLISECONDS,
+        client_args={"follow_redirects": False},  # to another host they would carry the key
+    )
     client = genai.Client(api_key=key, vertexai=False, http_options=options)
     warn(what_is_not_held())
     chosen = os.environ.get("GEMINI_MODEL", "").strip()
@@ -189,7 +198,10 @@ def generate_content(
     if name == REPLACEMENT_MODEL:
         # Its own default, minimal, ends work of several steps early.
         config.thinking_config = types.ThinkingConfig(thinking_level=types.ThinkingLevel.MEDIUM)
-    return client.models.generate_content(model=model, contents=list(messages), config=config)
+    response = client.models.generate_content(model=model, contents=list(messages), config=config)
+    if not response.model_dump(exclude={"sdk_http_response"}, exclude_none=True):
+        raise EmptyReply("the server answered without a reply")
+    return response
 
 
 def usable_candidate(response: types.GenerateContentResponse) -> types.Candidate:
@@ -224,13 +236,14 @@ def parts_of(candidate: types.Candidate) -> list[types.Part]:
     return (candidate.content and candidate.content.parts) or []
 
 
-def ask_again(messages: list[types.Content], unusable: list[str]) -> None:
+def ask_again(messages: list[types.Content], unusable: list[str], reason: str) -> None:
     """Prepare to ask once more after an unusable reply, the second time in other words."""
+    unusable.append(reason)
     if len(unusable) == MAX_UNUSABLE_REPLIES:
-        raise Error(f"{len(unusable)} unusable replies in a row, the last: {unusable[-1]}")
+        raise Error(f"{len(unusable)} unusable replies in a row, the last: {reason}")
     if len(unusable) == MAX_UNUSABLE_REPLIES - 1:
         messages.append(turn("user", [{"text": NUDGE}]))
-    warn(f"unusable reply ({unusable[-1]}); asking again")
+    warn(f"unusable reply ({reason}); asking again")
 
 
 def generate_conversation(
@@ -282,14 +295,15 @@ def print_usage(label: str, response: types.GenerateContentResponse, spent: Coun
 def seconds_to_wait(error: Exception, tries: int, model: str) -> float:
     """How long to wait before the next try. Raises Error where none is due."""
     code, text = getattr(error, "code", None), str(error)  # an APIError's text holds its details
+    kinds = {code, *(kind.__name__ for kind in type(error).__mro__)}
     if code == 402 or (code == 429 and re.search(r"PerDay|limit: 0\b|'quotaValue': '0'", text)):
         verdict = "the quota or credit is used up"
     elif code in (401, 403) or "API_KEY_INVALID" in text:
         verdict = "Gemini rejected the API key (GEMINI_API_KEY)"
     elif is_gone(error):
         verdict = f"there is no model {model}; GEMINI_MODEL chooses another"
-    elif not TEMPORARY & {code, *(kind.__name__ for kind in type(error).__mro__)}:
-        verdict = "Gemini refused the request"
+    elif not TEMPORARY & kinds or "UnsupportedProtocol" in kinds:
+        verdict = "the request was refused"
     elif tries == MAX_TRIES:
         verdict = f"given up after {MAX_TRIES} tries"
     elif (asked := asked_delay(error)) > MAX_WAIT_SECONDS:
@@ -313,7 +327,7 @@ def asked_delay(error: Exception) -> float:
         with suppress(ValueError):
             delay.FromJsonString(value)
     header = getattr(getattr(error, "response", None), "headers", {}).get("retry-after", "")
-    return max(delay.ToNanoseconds() / 1e9, float(header) if header.isdecimal() else 0, 0)
+    return max(delay.ToNanoseconds() / 1e9, float(header) if header.isdecimal() else 0)
 
 
 def reason_of(error: Exception) -> str:
@@ -328,11 +342,12 @@ def failures_as_exit_codes() -> Iterator[None]:
     """Turn whatever is raised into one line on stderr, and exit."""
     code, line = 1, ""
     prepare_streams()
+    prepare_signals()
     try:
         yield
         code = 0
-    except SystemExit as wrong_usage:
-        code = int(wrong_usage.code or 0)
+    except SystemExit as early:
+        code = int(early.code or 0)
     except KeyboardInterrupt:
         code, line = 130, "Interrupted"
     except BrokenPipeError:
@@ -342,11 +357,13 @@ def failures_as_exit_codes() -> Iterator[None]:
     except Exception as error:
         line = f"{type(error).__name__}: {error}"
     warn(line)
-    try:
-        sys.stdout.flush()
-    except OSError:
-        # Python would try again on its way out, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            # Python would try again on its way out, and complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(code)
 
 
@@ -358,13 +375,24 @@ def prepare_streams() -> None:
         sys.stdout.reconfigure(errors="replace", line_buffering=True)
 
 
+def prepare_signals() -> None:
+    """Clean up when told to end; and a child's exit code counts, whoever ignored it before."""
+
+    def end(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGHUP, end)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 def warn(message: str) -> None:
     """One line on stderr, however long and wide the message; never the key."""
     if not message:
         return
     show_status("")
     key = os.environ.get("GEMINI_API_KEY", "").strip()
-    if len(key) > 7:
+    if key:
         message = message.replace(key, "[GEMINI_API_KEY]")
     with suppress(OSError):
         print(visible(" ".join(message.split())[:MAX_LINE]), file=sys.stderr)
@@ -375,7 +403,7 @@ def show_status(text: str, verbose: bool = False) -> None:
     if not verbose and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         with suppress(OSError):
             columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            line = visible(text)[: columns - 1]
+            line = one_line(valid(text))[: columns - 1]
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 

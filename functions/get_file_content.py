@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from google.genai import types
 
-from functions.paths import Refusal, error_text, regular_file
+from functions.paths import FAILURES, Refusal, error_text, regular_file
 
 MAX_CHARACTERS = 10_000
 MAX_BYTES = 4 * MAX_CHARACTERS  # no character of UTF-8 or UTF-16 takes more than four
@@ -16,6 +16,7 @@ BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
+STRAY_BYTE = re.compile(r"[\udc80-\udcff]")  # what surrogateescape makes of a byte that is no UTF-8
 NOT_TEXT = re.compile(r"[\x00-\x07\x0e-\x1a\x1c-\x1f]")
 
 
@@ -59,15 +60,15 @@ def get_file_content(working_directory: str, file_path: str, offset: int = 0) ->
         with open(target, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             return read_text(file, size, whole_number(offset, size), file_path)
-    except (OSError, Refusal) as error:
+    except FAILURES as error:
         return error_text("read", file_path, error)
 
 
 def whole_number(offset: object, size: int) -> int:
     """The offset as an int; models also send `5.0`, `"5"` and null."""
-    if isinstance(offset, str) and offset.isascii() and offset.isdigit():
-        offset = int(offset[:20])
-    elif isinstance(offset, float) and offset.is_integer():
+    if (isinstance(offset, str) and re.fullmatch(r"0*[0-9]{1,20}", offset)) or (
+        isinstance(offset, float) and offset.is_integer()
+    ):
         offset = int(offset)
     elif offset is None:
         offset = 0
@@ -81,10 +82,11 @@ def whole_number(offset: object, size: int) -> int:
 def read_text(file: BinaryIO, size: int, offset: int, file_path: str) -> str:
     """The characters from `offset` on and, if more follow, the notice."""
     text, start, encoding = decode(file, size, offset)
-    if "\0" in text or (encoding == "latin-1" and NOT_TEXT.search(text)):
+    if "\0" in text or (STRAY_BYTE.search(text) and NOT_TEXT.search(text)):
         raise Refusal(f'"{file_path}" is a binary file of {size} bytes; only text can be read')
     text = text[:MAX_CHARACTERS]
-    after = start + len(text.encode(encoding))
+    after = start + encoded_length(text, encoding)
+    text = STRAY_BYTE.sub(lambda stray: chr(ord(stray[0]) - 0xDC00), text)
     if after >= size:
         return text
     return (
@@ -94,24 +96,23 @@ def read_text(file: BinaryIO, size: int, offset: int, file_path: str) -> str:
 
 
 def decode(file: BinaryIO, size: int, offset: int) -> tuple[str, int, str]:
-    """The text at `offset`, where it really begins, and its encoding.
-
-    Text begins up to three bytes before an offset that lies inside a character: at the first place
-    from which the bytes are valid. Where there is none, each byte is a character of its own.
-    """
+    """The text from the character that the byte at `offset` belongs to, where that character
+    begins, and the encoding. A byte that is no UTF-8 becomes half a surrogate pair."""
     mark, encoding = byte_order_mark(file)
     unit = 1 if encoding == "utf-8" else 2
     offset = max(offset - offset % unit, len(mark))
-    for start in range(offset, max(offset - 4, len(mark) - 1), -unit):
-        file.seek(start)
-        data = file.read(MAX_BYTES)
-        is_last = start + len(data) >= size
-        try:
-            return codecs.getincrementaldecoder(encoding)().decode(data, is_last), start, encoding
-        except UnicodeDecodeError:
-            continue
-    file.seek(offset)
-    return file.read(MAX_BYTES).decode("latin-1"), offset, "latin-1"
+    start = max(offset - 4 + unit, len(mark))
+    file.seek(start)
+    data = file.read(MAX_BYTES + 3)
+    decoder = codecs.getincrementaldecoder(encoding)("surrogateescape" if unit == 1 else "replace")
+    text = decoder.decode(data, start + len(data) >= size)
+    while text and start + (length := encoded_length(text[0], encoding)) <= offset:
+        start, text = start + length, text[1:]
+    return text, start, encoding
+
+
+def encoded_length(text: str, encoding: str) -> int:
+    return len(text.encode(encoding, "surrogateescape"))
 
 
 def byte_order_mark(file: BinaryIO) -> tuple[bytes, str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from google.genai import types
 
-from functions.paths import Refusal, error_text, not_found, resolve
+from functions.paths import FAILURES, Refusal, error_text, not_found, resolve
 from functions.text import one_line
 
 MAX_CHARACTERS = 10_000
@@ -45,7 +45,7 @@ def get_files_info(working_directory: str, directory: str = ".") -> str:
         if not target.is_dir():
             raise Refusal(f'"{directory}" is not a directory; call get_file_content to read a file')
         return listing(target, sorted(os.listdir(target)))
-    except (OSError, Refusal) as error:
+    except FAILURES as error:
         return error_text("list", directory, error)
 
 

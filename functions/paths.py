@@ -13,9 +13,15 @@ from pathlib import Path
 
 from functions.text import one_line, valid
 
+MAX_PATH = 4096  # bytes; the system takes no longer one
+
 
 class Refusal(Exception):
     """Something a function does not do; its text tells the model why, and what to do instead."""
+
+
+# What a function may meet. The library follows deep paths and long chains of links by recursion.
+FAILURES = (OSError, RecursionError, Refusal)
 
 
 def resolve(working_directory: str, path: object, verb: str) -> Path:
@@ -27,12 +33,14 @@ def resolve(working_directory: str, path: object, verb: str) -> Path:
     if not isinstance(path, str):
         raise Refusal(f"Cannot {verb} a path of type {type(path).__name__}; it must be a string")
     if not is_file_name(path):
-        raise Refusal(f'Cannot {verb} "{one_line(valid(path))}" as it is no possible file name')
+        shown = one_line(valid(path[:100]))
+        raise Refusal(f'Cannot {verb} "{shown}" as it is no possible file name')
     root = Path(os.path.realpath(working_directory))
     inner = without_own_name(root, os.path.basename(os.path.abspath(working_directory)), path)
     target = Path(os.path.realpath(root / inner))
     # The system would take "~" for a name; whoever writes it means a home directory.
-    if not target.is_relative_to(root) or os.path.expanduser(path) != path:
+    is_home = inner.parts[:1] == ("~",) or os.path.expanduser(path) != path
+    if is_home or not target.is_relative_to(root):
         raise Refusal(f'Cannot {verb} "{path}" as it is outside working directory')
     if target.is_symlink():
         raise Refusal(f'Cannot {verb} "{path}" as its symbolic links lead in a circle')
@@ -42,9 +50,10 @@ def resolve(working_directory: str, path: object, verb: str) -> Path:
 def is_file_name(path: str) -> bool:
     """Whether the system can have such a name, in the locale that Python found."""
     try:
-        return b"\0" not in os.fsencode(path) and path == valid(path)
+        name = os.fsencode(path)
     except UnicodeEncodeError:
         return False
+    return b"\0" not in name and len(name) < MAX_PATH and path == valid(path)
 
 
 def without_own_name(root: Path, own_name: str, path: str) -> Path:
@@ -69,6 +78,8 @@ def regular_file(working_directory: str, path: object, verb: str) -> Path:
         raise Refusal(
             f'"{path}" is a directory, not a file; call get_files_info to see what it holds'
         )
+    if str(path).endswith("/"):
+        raise Refusal(f'"{path}" is a file, not a directory; leave out the slash at its end')
     if not stat.S_ISREG(mode):
         raise Refusal(f'"{path}" is not a regular file (but a FIFO, a socket or a device)')
     return target
@@ -78,18 +89,19 @@ def not_found(target: Path, path: object) -> Refusal:
     """The refusal for what is not there, with the names nearest to it."""
     try:
         with os.scandir(target.parent) as entries:
-            names = [one_line(entry.name) for entry in islice(entries, 1000)]
+            names = [one_line(entry.name) for entry in islice(entries, 500)]
     except OSError:
         names = []
-    close = difflib.get_close_matches(target.name[:255], names)
+    # Names of more than 50 characters are left out: to compare them takes long.
+    close = difflib.get_close_matches(target.name[:50], [n for n in names if len(n) <= 50])
     there = f"; the closest names there: {', '.join(close)}" if close else ""
     return Refusal(f'"{path}" not found{there}; call get_files_info to see what there is')
 
 
 def error_text(verb: str, path: object, error: Exception) -> str:
-    """The answer to the model when a function failed. An OSError's own text is not used: it holds
-    the absolute path."""
+    """The answer to the model when a function failed, with one of FAILURES. An OSError's own text
+    is not used: it holds the absolute path."""
     if isinstance(error, Refusal):
         return f"Error: {error}"
-    reason = getattr(error, "strerror", None) or type(error).__name__
+    reason = getattr(error, "strerror", None) or "it is too deep or too large"
     return f'Error: Cannot {verb} "{path}": {reason}'

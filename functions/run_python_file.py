@@ -1,8 +1,8 @@
 """run_python_file: a script run in the working directory, with no right that it does not need."""
 
 import contextlib
+import fcntl
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,13 +15,14 @@ from typing import BinaryIO
 from google.genai import types
 
 from functions import confine
-from functions.paths import Refusal, error_text, regular_file
+from functions.paths import FAILURES, Refusal, error_text, regular_file
 from functions.text import valid
 
 MAX_SECONDS = 30
 MAX_CHARACTERS = 10_000
 MAX_DISK_BYTES = 256 << 20
 MAX_DISK_FILES = 10_000
+MAX_THREADS = 500
 POLL_SECONDS = 0.003
 AGENT = Path(__file__).resolve().parent.parent
 
@@ -79,7 +80,7 @@ def run_python_file(
         root = Path(os.path.realpath(working_directory))
         keep_agent_out_of(root)
         return run(root, script, arguments(args))
-    except (OSError, Refusal) as error:
+    except FAILURES as error:
         return error_text("execute", file_path, error)
 
 
@@ -103,7 +104,10 @@ def arguments(args: object) -> list[bytes]:
         isinstance(arg, str | int | float) for arg in args
     ):
         raise Refusal("args must be a list of strings")
-    words = [str(arg) for arg in args]
+    try:
+        words = [str(arg) for arg in args]
+    except ValueError:
+        raise Refusal("args must not hold numbers of thousands of digits") from None
     if any("\0" in word or word != valid(word) for word in words):
         raise Refusal("args must not hold a NUL character or half a surrogate pair")
     return [word.encode() for word in words]
@@ -125,7 +129,7 @@ def run(root: Path, script: Path, words: list[bytes]) -> str:
         process = subprocess.Popen(
             [sys.executable, *launcher, script, *words],
             cwd=root,
-            env=environment(home),
+            env=environment(home) | ({"AGENT_PID": str(os.getpid())} if is_confined else {}),
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
@@ -141,14 +145,14 @@ def run(root: Path, script: Path, words: list[bytes]) -> str:
 @contextlib.contextmanager
 def private_directory() -> Iterator[str]:
     """A directory that the script may fill, and that goes with it."""
-    home = tempfile.mkdtemp()
+    directory = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     try:
-        yield home
+        yield directory.name
     finally:
-        try:
-            shutil.rmtree(home, ignore_errors=True)
-        except RecursionError:  # directories in directories, a thousand deep
-            subprocess.run(["rm", "-rf", home], check=False)  # noqa: S607
+        with contextlib.suppress(RecursionError):
+            directory.cleanup()
+        if os.path.exists(directory.name):  # directories in directories, a thousand deep
+            subprocess.run(["rm", "-rf", directory.name], check=False)  # noqa: S607
 
 
 def environment(home: str) -> dict[str, str]:
@@ -161,6 +165,7 @@ def environment(home: str) -> dict[str, str]:
         "PYTHONUTF8": "1",
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "MALLOC_ARENA_MAX": "2",  # an arena for each thread would use up the memory that it may map
     }
 
 
@@ -171,12 +176,16 @@ def watch(process: subprocess.Popen[bytes], directories: list[str]) -> str:
     """
     started, deadline = time.time() - 1, time.monotonic() + MAX_SECONDS
     before = free_space(directories)
+    threads = f"/proc/{process.pid}/task"
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(POLL_SECONDS)
             return ""
         if time.monotonic() > deadline:
             return f"it timed out after {MAX_SECONDS} seconds"
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(threads).st_nlink > MAX_THREADS:
+                return f"it had more than {MAX_THREADS} threads"
         now = free_space(directories)
         if before[0] - now[0] > MAX_DISK_BYTES or before[1] - now[1] > MAX_DISK_FILES:
             if takes_too_much(process, directories, started):
@@ -194,14 +203,15 @@ def free_space(directories: list[str]) -> tuple[int, int]:
 def takes_too_much(
     process: subprocess.Popen[bytes], directories: list[str], started: float
 ) -> bool:
-    """Whether what the script changed since, and deleted but holds open, is over the limits."""
+    """Whether what the script changed since, and deleted but still holds, is over the limits."""
     try:
         found = [status for status in held_open(process.pid) if status.st_nlink == 0]
+        mapped = mapped_files(process.pid)
         for directory in directories:
             found += [status for status in files_below(directory) if status.st_ctime >= started]
     except OSError:
         return True  # what is too deep to be looked at counts against it
-    size = sum(status.st_blocks * 512 for status in found)
+    size = sum(status.st_blocks * 512 for status in found) + mapped
     return size > MAX_DISK_BYTES or len(found) > MAX_DISK_FILES
 
 
@@ -209,6 +219,13 @@ def held_open(pid: int) -> Iterator[os.stat_result]:
     with contextlib.suppress(FileNotFoundError):
         for number in os.listdir(f"/proc/{pid}/fd"):
             yield os.stat(f"/proc/{pid}/fd/{number}")
+
+
+def mapped_files(pid: int) -> int:
+    """How many bytes of files are in the script's memory, deleted ones among them."""
+    with contextlib.suppress(FileNotFoundError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[2]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 def files_below(directory: str) -> Iterator[os.stat_result]:
@@ -231,6 +248,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 def excerpt(stream: BinaryIO) -> str:
     """What the script printed, or its head and its tail; never more than that is in memory."""
+    fcntl.fcntl(stream, fcntl.F_SETFL, 0)  # the script had it too, and may have set O_DIRECT
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
     text = stream.read(4 * MAX_CHARACTERS).decode("utf-8", "replace")
@@ -250,7 +268,8 @@ def report(code: int, stopped: str, stdout: str, stderr: str, is_confined: bool)
     answer = f"Process exited with code {code}{name}\nSTDOUT: {stdout}\nSTDERR: {stderr}"
     if stopped:
         return f"{answer}\nNOTE: the script was stopped, as {stopped}"
-    met = {note for sign, note in NOTES.items() if is_confined and sign in answer}
+    is_telling = is_confined and code != 0
+    met = {note for sign, note in NOTES.items() if is_telling and sign in name + stderr}
     return "\n".join([answer, *(f"NOTE: {note}" for note in sorted(met))])
 
 

@@ -2,13 +2,12 @@
 
 import contextlib
 import os
-import stat
 import uuid
 from pathlib import Path
 
 from google.genai import types
 
-from functions.paths import Refusal, error_text, regular_file, resolve
+from functions.paths import FAILURES, Refusal, error_text, regular_file, resolve
 
 
 def get_schema_write_file() -> types.FunctionDeclaration:
@@ -45,12 +44,12 @@ def write_file(working_directory: str, file_path: str, content: str) -> str:
     try:
         target = writable_file(working_directory, file_path)
         data = encode(content)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        os.makedirs(target.parent, exist_ok=True)
         replace(target, data)
     except (FileExistsError, NotADirectoryError):
         why = "a file stands where a directory would have to be"
         return f'Error: Cannot write to "{file_path}" as {why}'
-    except (OSError, Refusal) as error:
+    except FAILURES as error:
         return error_text("write to", file_path, error)
     return f'Successfully wrote {len(content)} characters to "{file_path}"'
 
@@ -61,7 +60,7 @@ def writable_file(working_directory: str, file_path: object) -> Path:
     # Git runs programs that the files in there name.
     if ".git" in str(target.relative_to(os.path.realpath(working_directory))).lower().split(os.sep):
         raise Refusal(f'Cannot write to "{file_path}" as .git directories are not to be changed')
-    if not file_path or os.path.lexists(target):
+    if not file_path or str(file_path).endswith("/") or os.path.lexists(target):
         regular_file(working_directory, file_path, "write to")
         if not os.access(target, os.W_OK):
             raise Refusal(f'Cannot write to "{file_path}" as it is read-only')
@@ -81,13 +80,16 @@ def encode(content: object) -> bytes:
 
 
 def replace(target: Path, data: bytes) -> None:
-    """Put a finished new file in the old one's place, with the old one's mode."""
+    """Put a finished new file in the old one's place, with the old one's owner and mode."""
     temporary = target.with_name(f".{uuid.uuid4().hex}")
     try:
         with open(temporary, "xb") as file:
             file.write(data)
-        with contextlib.suppress(FileNotFoundError):
-            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+        if target.exists():
+            old = target.stat()
+            with contextlib.suppress(PermissionError):
+                os.chown(temporary, old.st_uid, old.st_gid)
+            temporary.chmod(old.st_mode & 0o777)  # never setuid: a script may have made it so
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

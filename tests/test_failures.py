@@ -13,6 +13,7 @@ from offline_gemini import (
     KEY,
     Fault,
     Json,
+    OfflineGemini,
     Reply,
     calls,
     failure,
@@ -106,6 +107,10 @@ class Retries(Service):
 
     def test_replies_that_are_no_json_or_no_reply_are_tried_again(self) -> None:
         garbage = (
+            b"",
+            b"{}",
+            b"[]",
+            b"null",
             b"<html>Sign in to the hotel Wi-Fi</html>",
             b'{"candidates": [{"content": {"parts": [{"te',
             b"\xff\xfe\x00",
@@ -169,6 +174,8 @@ class RateLimits(Service):
 
     def test_a_limit_of_0_is_not_waited_for(self) -> None:
         self.assert_stops(failure(429, "Quota exceeded, limit: 0, model: x"), "quota")
+        zero = {"violations": [{"quotaId": "PerMinute", "quotaValue": "0"}]}
+        self.assert_stops(failure(429, "Quota exceeded.", zero), "quota")
 
     def test_a_limit_per_minute_is_waited_for(self) -> None:
         minute = quota_failure("GenerateRequestsPerMinutePerProjectPerModel-FreeTier")
@@ -192,6 +199,15 @@ class Refusals(Service):
         run = self.run_agent([Fault(404, b"<title>Not here</title>")])
         self.assertEqual((run.code, run.server.models), (1, ["gemini-2.5-flash"]))
         self.assertIn("404", run.stderr)
+
+    def test_a_redirection_is_not_followed_as_it_would_carry_the_key(self) -> None:
+        with OfflineGemini([DONE]) as other:
+            for code in (301, 302, 307, 308):
+                fault = Fault(
+                    code, b"", {"Location": f"{other.url}/v1beta/models/x:generateContent"}
+                )
+                self.assert_stops(fault, str(code))
+            self.assertEqual(other.times, [])
 
     def test_errors_in_other_shapes_are_told_in_one_line(self) -> None:
         for body in (
@@ -218,8 +234,8 @@ class Refusals(Service):
     def test_an_address_that_is_none_is_told_in_one_line(self) -> None:
         for address in ("nonsense", "http://[::1", "http://", "ftp://x"):
             run = self.run_agent([DONE], env={"GOOGLE_GEMINI_BASE_URL": address})
-            self.assertEqual(run.code, 1)
-            self.assertRegex(run.stderr.splitlines()[-1], r"^\w*Error: ")
+            self.assertEqual((run.code, self.waits), (1, []))
+            self.assertRegex(run.stderr, r"^\w*(Error|URL): .*\n$")
 
 
 class RepliesWithoutSubstance(Service):
@@ -236,6 +252,7 @@ class RepliesWithoutSubstance(Service):
         "thoughts alone": reply({"text": "Hm.", "thought": True}),
         "a malformed call": reply(finish="MALFORMED_FUNCTION_CALL"),
         "a malformed call with text": text("print(default_api)", finish="MALFORMED_FUNCTION_CALL"),
+        "a malformed reply": text("{", finish="MALFORMED_RESPONSE"),
         "an unexpected call": calls(LIST, finish="UNEXPECTED_TOOL_CALL"),
         "a call without a name": reply({"functionCall": {"args": {}}}),
     }

@@ -87,7 +87,21 @@ class GetFileContent(InTemporaryDirectory):
     def test_other_offsets_are_an_error_that_says_the_size(self) -> None:
         self.put("digits.txt", "0123456789")
         nan, inf = float("nan"), float("inf")
-        odd: list[object] = [-1, 11, 10**30, "9" * 5000, 0.5, nan, inf, "x", "", "-1", True, []]
+        odd: list[object] = [
+            "0" * 25 + "11",
+            -1,
+            11,
+            10**30,
+            "9" * 5000,
+            0.5,
+            nan,
+            inf,
+            "x",
+            "",
+            "-1",
+            True,
+            [],
+        ]
         wanted = "Error: The offset must be a whole number from 0 to the file's size of 10 bytes"
         for offset in odd:
             with self.subTest(str(offset)[:10]):
@@ -101,6 +115,10 @@ class GetFileContent(InTemporaryDirectory):
     def test_what_is_no_utf_8_is_read_as_latin_1(self) -> None:
         self.put("latin.txt", "café".encode("latin-1"))
         self.assertEqual(self.read("latin.txt"), "café")
+
+    def test_one_stray_byte_spoils_no_other_character(self) -> None:
+        self.put("stray.txt", "é".encode() * 9_000 + b"\xff" + "é".encode() * 9_000)
+        self.assertEqual(self.read_all("stray.txt"), "é" * 9_000 + "ÿ" + "é" * 9_000)
 
     def test_binary_files_are_refused(self) -> None:
         for content in (
@@ -142,6 +160,16 @@ class GetFileContent(InTemporaryDirectory):
             self.read("pkg"),
             'Error: "pkg" is a directory, not a file; call get_files_info to see what it holds',
         )
+
+    def test_a_file_is_not_taken_for_a_directory(self) -> None:
+        for path in ("main.py/", "main.py/x"):
+            self.assertTrue(self.read(path).startswith("Error: "), path)
+
+    def test_a_chain_of_a_thousand_links_is_an_error(self) -> None:
+        for number in range(1500):
+            (self.work / f"link{number}").symlink_to(f"link{number + 1}")
+        self.put("link1500", "end")
+        self.assertTrue(self.read("link0").startswith("Error: "))
 
     def test_a_fifo_is_refused_at_once(self) -> None:
         os.mkfifo(self.work / "fifo")

@@ -174,6 +174,9 @@ class Models(WithAgent):
         run = self.run_agent([text("ok")], env=chosen, models=("gemini-4-flash",))
         self.assertEqual(run.server.models, ["gemini-4-flash"])
         self.assertEqual(run.server.requests[0].get("generationConfig", {}), {})
+        chosen = {"GEMINI_MODEL": "gemini-3.5-flash"}
+        run = self.run_agent([text("ok")], env=chosen, models=("gemini-3.5-flash",))
+        self.assertEqual(run.server.requests[0].get("generationConfig", {}), {})
 
     def test_a_chosen_model_that_is_gone_has_no_second_choice(self) -> None:
         run = self.run_agent([text("ok")], env={"GEMINI_MODEL": "gemini-2.0-flash"})

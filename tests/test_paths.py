@@ -1,5 +1,7 @@
 """Checks where a path may point: python tests/test_paths.py."""
 
+from unittest import mock
+
 from support import InTemporaryDirectory, run_tests
 
 from functions.paths import Refusal, resolve
@@ -90,9 +92,17 @@ class Paths(InTemporaryDirectory):
             with self.subTest(path):
                 self.assert_outside(path)
         self.assertEqual(self.resolved("~$report.docx"), "~$report.docx")
+        with mock.patch("os.path.expanduser", lambda path: path):  # as where there is no home
+            self.assert_outside("~/x")
 
     def test_what_is_no_possible_file_name_is_refused(self) -> None:
-        for path, shown in (("a\0b", r"a\x00b"), ("\ud800", "\ufffd"), ("\udcff", "\ufffd")):
+        for path, shown in (
+            ("a\0b", r"a\x00b"),
+            ("\ud800", "\ufffd"),
+            ("\udcff", "\ufffd"),
+            ("x" * 4096, "x" * 100),
+            ("é" * 2048, "é" * 100),
+        ):
             with self.subTest(shown):
                 wanted = f'Cannot read "{shown}" as it is no possible file name'
                 self.assertEqual(self.resolved(path), wanted)

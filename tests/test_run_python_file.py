@@ -80,9 +80,20 @@ class RunPythonFile(InTemporaryDirectory):
         self.assertEqual(self.printed("sys.argv[1:]", []), [])
 
     def test_other_arguments_are_an_error(self) -> None:
-        for args in ({"a": 1}, 5, [None], [["x"]], ["a\0b"], ["\ud800"], ["x" * 3_000_000]):
+        for args in (
+            {"a": 1},
+            5,
+            [None],
+            [["x"]],
+            ["a\0b"],
+            ["\ud800"],
+            ["x" * 3_000_000],
+        ):
             with self.subTest(str(args)[:20]):
                 self.assertTrue(self.run_script("", args).startswith("Error: "))
+
+    def test_a_number_of_more_digits_than_python_prints_is_an_error(self) -> None:
+        self.assertTrue(self.run_script("", [10**5000]).startswith("Error: "))
 
     def test_standard_input_is_closed(self) -> None:
         self.assertIn("EOFError", self.run_script("input('Name? ')"))
@@ -92,7 +103,7 @@ class RunPythonFile(InTemporaryDirectory):
         with mock.patch.dict(os.environ, own):
             names = self.printed("sorted(os.environ)")
         allowed = {"LANG", "LC_ALL", "TZ", "PATH", "HOME", "TMPDIR", "LC_CTYPE"}
-        allowed |= {"PYTHONUTF8", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
+        allowed |= {"MALLOC_ARENA_MAX", "PYTHONUTF8", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
         self.assertLessEqual(set(names), allowed)
         self.assertIn("TZ", names)
 
@@ -127,6 +138,14 @@ class RunPythonFile(InTemporaryDirectory):
                 f"[...cut: {2 * count + 9} bytes in all, head and tail are shown...]", stream
             )
             self.assertLessEqual(len(stream), 10_000)
+
+    def test_output_is_read_whatever_the_script_did_to_its_descriptor(self) -> None:
+        source = "import fcntl, os\nprint('hello', flush=True)\n"
+        source += "fcntl.fcntl(1, fcntl.F_SETFL, os.O_DIRECT | os.O_APPEND)"
+        self.assertIn("STDOUT: hello\n", self.run_script(source))
+
+    def test_a_limit_is_named_only_where_a_script_failed(self) -> None:
+        self.assertNotIn("NOTE", self.run_script("print('Permission granted, no MemoryError')"))
 
     def test_10000_characters_of_output_are_not_cut(self) -> None:
         self.assertIn("😀" * 10_000, self.run_script("print('😀' * 10_000, end='')"))

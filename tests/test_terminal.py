@@ -93,8 +93,8 @@ class StatusLine(Terminal):
         self.assertRegex(lines[1], r"^\r\x1b\[KError: ")
 
     def test_a_name_from_the_model_cannot_draw_on_it_or_break_it(self) -> None:
-        screen, _ = self.on_terminal([calls(("\x1b]0;x\x07" + "y" * 500, {})), text("ok")])
-        self.assertIn(r"\x1b]0;x\x07yyy", screen)
+        screen, _ = self.on_terminal([calls(("\x1b]0;x\x07\n" + "y" * 500, {})), text("ok")])
+        self.assertIn(r"\x1b]0;x\x07\nyyy", screen)
         self.assertLess(max(len(part) for part in screen.split("\r\x1b[K")), 80)
 
     def test_verbose_or_a_dumb_terminal_has_none(self) -> None:
@@ -134,6 +134,33 @@ class Interrupts(Terminal):
         self.interrupt([run_it], lambda _: lock.exists())
         with lock.open() as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def test_a_second_time_while_it_ends(self) -> None:
+        with OfflineGemini([Fault(body=text("late"), delay=5)]) as api:
+            run = self.start(api, "Do it")
+            while not api.requests:
+                time.sleep(0.01)
+            for _ in range(20):
+                os.killpg(run.pid, signal.SIGINT)
+                time.sleep(0.003)
+            _, stderr = run.communicate(timeout=10)
+        self.assertEqual((run.returncode, stderr), (130, b"Interrupted\n"))
+
+    def test_to_be_told_to_end_ends_the_script_and_leaves_nothing(self) -> None:
+        (self.project / "calculator/hold.py").write_text(HOLD)
+        scratch = self.project / "scratch"
+        scratch.mkdir()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            lock = self.project / "calculator/lock"
+            lock.unlink(missing_ok=True)
+            with OfflineGemini([calls(("run_python_file", {"file_path": "hold.py"}))]) as api:
+                run = self.start(api, "Do it", env={"TMPDIR": str(scratch)})
+                while not lock.exists():
+                    time.sleep(0.01)
+                run.send_signal(number)
+                _, stderr = run.communicate(timeout=10)
+            self.assertEqual((run.returncode, stderr), (128 + number, b""))
+            self.assertEqual(list(scratch.iterdir()), [])
 
     def test_while_the_sdk_is_imported(self) -> None:
         with OfflineGemini([text("no")]) as api:
@@ -185,6 +212,28 @@ class Pipes(Terminal):
         self.assertEqual(
             stderr.decode().splitlines(), ["OSError: [Errno 28] No space left on device"]
         )
+
+    def test_a_full_disk_behind_stderr_breaks_nothing(self) -> None:
+        wait = failure(503, "Busy.", retry_info("0.01s"))
+        with OfflineGemini([wait, text("ok")]) as api, open("/dev/full", "w") as full:
+            run = self.start(api, "Do it", stderr=full)
+            stdout, _ = run.communicate(timeout=60)
+        self.assertEqual((run.returncode, stdout), (0, b"Final response:\nok\n"))
+
+    def test_exit_codes_of_scripts_are_right_whoever_started_the_agent(self) -> None:
+        (self.project / "calculator/seven.py").write_text("raise SystemExit(7)")
+        with OfflineGemini(
+            [calls(("run_python_file", {"file_path": "seven.py"})), text("ok")]
+        ) as api:
+            ignoring = "trap '' CHLD; exec \"$0\" main.py 'Do it'"
+            subprocess.run(
+                ["sh", "-c", ignoring, sys.executable],
+                cwd=self.project,
+                env=environment(api.url),
+                capture_output=True,
+                check=True,
+            )
+        self.assertIn("exited with code 7", str(api.requests[-1]["contents"][-1]))
 
     def test_the_trace_comes_while_the_run_goes_on(self) -> None:
         with OfflineGemini([calls(LIST), Fault(body=text("late"), delay=30)]) as api:

@@ -50,6 +50,19 @@ class WriteFile(InTemporaryDirectory):
         self.write("main.py")
         self.assertEqual(stat.S_IMODE((self.work / "main.py").stat().st_mode), 0o751)
 
+    def test_no_file_stays_setuid(self) -> None:
+        (self.work / "main.py").chmod(0o6755)
+        self.write("main.py")
+        self.assertEqual(stat.S_IMODE((self.work / "main.py").stat().st_mode), 0o755)
+
+    def test_the_owner_of_the_old_file_is_kept(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest("only root can give files away")
+        os.chown(self.work / "main.py", 1234, 1235)
+        self.write("main.py")
+        status = (self.work / "main.py").stat()
+        self.assertEqual((status.st_uid, status.st_gid), (1234, 1235))
+
     def test_a_new_file_has_the_usual_mode(self) -> None:
         self.addCleanup(os.umask, os.umask(0o027))
         self.write("new.txt")
@@ -129,9 +142,10 @@ class WriteFile(InTemporaryDirectory):
         self.assert_untouched()
 
     def test_a_file_is_not_taken_for_a_directory(self) -> None:
+        for path in ("main.py/", "new.txt/"):
+            self.assertTrue(self.write(path).startswith("Error: "), path)
         for path in ("main.py/x.txt", "main.py/x/y.txt"):
             with self.subTest(path):
-                self.assertIn("Error: ", self.write(path))
                 self.assertIn("a file stands where a directory would have to be", self.write(path))
         self.assert_untouched()
 
@@ -146,7 +160,15 @@ class WriteFile(InTemporaryDirectory):
         self.assert_untouched()
 
     def test_a_name_that_the_system_refuses_is_an_error(self) -> None:
-        for path in ("", "x" * 300, "x" * 5000, "a\0b", "d/" * 3000 + "x", "\ud800"):
+        for path in (
+            "",
+            "d/" * 1500 + "x",
+            "x" * 300,
+            "x" * 5000,
+            "a\0b",
+            "d/" * 3000 + "x",
+            "\ud800",
+        ):
             with self.subTest(path[:5]):
                 self.assertTrue(self.write(path).startswith("Error: Cannot write to "))
         self.assert_untouched()
