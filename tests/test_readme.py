@@ -117,7 +117,7 @@ class Readme(WithAgent):
         sources = [*PROJECT.glob("*.py"), *(PROJECT / "functions").glob("*.py")]
         code = "".join(path.read_text() for path in [*sources, *(PROJECT / "tests").glob("*.py")])
         for name in re.findall(r"`([A-Za-z_]+)`", AGENTS):
-            self.assertIn(name, code)
+            self.assertTrue(name in code, name)
 
 
 class AddingAFunction(WithAgent):
