@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from functions.text import one_line, valid, visible
 
@@ -50,15 +50,11 @@ STOPPED = {"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT"
 UNUSABLE = {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"}
 # HTTP codes, and what a lost or garbled reply raises, by name: the HTTP client is the SDK's affair.
 TEMPORARY = {408, 429, 500, 502, 503, 504, "HTTPError", "JSONDecodeError", "UnicodeDecodeError"}
-TEMPORARY |= {"ValidationError", "TypeError", "EmptyReply"}
+TEMPORARY |= {"ValidationError", "TypeError", "ConnectionError"}
 
 
 class Error(Exception):
     """A failure that ends the run; its text is what the user reads."""
-
-
-class EmptyReply(Exception):
-    """An answer of the server without any field of a reply."""
 
 
 class UnusableReply(Exception):
@@ -114,29 +110,34 @@ def connect() -> tuple[Client, list[str]]:
     """The client of the run, and its models: the first one, and the next where that is gone."""
     os.chdir(PROJECT)
     load_environment()
-    key = os.environ.get("GEMINI_API_KEY", "").strip()
-    if not key:
-        how = "put GEMINI_API_KEY=... into .env (see .env.example) or export it"
-        raise RuntimeError(f"Gemini API key not set: {how}")
-    if not re.fullmatch(r"[!#-&(-\[\]-~]+", key):  # printable ASCII without quotes or backslash
-        raise Error("GEMINI_API_KEY holds characters that no key has; copy it again")
+    key = api_key()
     import logging
 
     from google import genai
 
     from functions.confine import what_is_not_held
 
-    logging.getLogger("google_genai").setLevel(logging.CRITICAL)
+    warn(what_is_not_held())
     warnings.simplefilter("ignore")  # the SDK warns of each finish reason that it does not know
+    logging.getLogger("google_genai").setLevel(logging.CRITICAL)
     options = genai.types.HttpOptions(
         api_version="v1beta",
         timeout=TIMEOUT_MILLISECONDS,
         client_args={"follow_redirects": False},  # to another host they would carry the key
     )
     client = genai.Client(api_key=key, vertexai=False, http_options=options)
-    warn(what_is_not_held())
     chosen = os.environ.get("GEMINI_MODEL", "").strip()
     return client, [chosen] if chosen else [DEFAULT_MODEL, REPLACEMENT_MODEL]
+
+
+def api_key() -> str:
+    key = os.environ.get("GEMINI_API_KEY", "").strip()
+    if not key:
+        how = "put GEMINI_API_KEY=... into .env (see .env.example) or export it"
+        raise RuntimeError(f"Gemini API key not set: {how}")
+    if not re.fullmatch(r"[!#-&(-\[\]-~]+", key):  # printable ASCII without quotes or backslash
+        raise Error("GEMINI_API_KEY holds characters that no key has; copy it again")
+    return key
 
 
 def load_environment() -> None:
@@ -200,7 +201,7 @@ def generate_content(
         config.thinking_config = types.ThinkingConfig(thinking_level=types.ThinkingLevel.MEDIUM)
     response = client.models.generate_content(model=model, contents=list(messages), config=config)
     if not response.model_dump(exclude={"sdk_http_response"}, exclude_none=True):
-        raise EmptyReply("the server answered without a reply")
+        raise ConnectionError("the server answered without a reply")
     return response
 
 
@@ -341,8 +342,7 @@ def reason_of(error: Exception) -> str:
 def failures_as_exit_codes() -> Iterator[None]:
     """Turn whatever is raised into one line on stderr, and exit."""
     code, line = 1, ""
-    prepare_streams()
-    prepare_signals()
+    prepare()
     try:
         yield
         code = 0
@@ -357,33 +357,30 @@ def failures_as_exit_codes() -> Iterator[None]:
     except Exception as error:
         line = f"{type(error).__name__}: {error}"
     warn(line)
+    leave(code)
+
+
+def prepare() -> None:
+    """Print what the console can show, and nothing into a closed stream; clean up when told to
+    end; and let a child's exit code count, whoever ignored it before."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace", line_buffering=True)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def leave(code: int) -> NoReturn:
+    """Exit, with nothing left over that Python would try to do on its way out, and complain of."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
-            # Python would try again on its way out, and complain.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(code)
-
-
-def prepare_streams() -> None:
-    """A closed stream swallows what is printed; what a console cannot show is replaced."""
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace", line_buffering=True)
-
-
-def prepare_signals() -> None:
-    """Clean up when told to end; and a child's exit code counts, whoever ignored it before."""
-
-    def end(number: int, _: object) -> None:
-        sys.exit(128 + number)
-
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGHUP, end)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def warn(message: str) -> None:

@@ -76,10 +76,10 @@ ANSWERED = {
     """,
     # These keep in memory, where no filter looks, what is asked of clone and openat below.
     errno.ENOSYS: "clone3 435 435, openat2 437 437",
-    # Attributes could be read of any file.
+    # Attributes could be read of any file; what is allocated unwritten, nobody counts.
     errno.ENOTSUP: """
         getxattr 191 8, lgetxattr 192 9, fgetxattr 193 10, listxattr 194 11, llistxattr 195 12,
-        flistxattr 196 13, getxattrat 464 464, listxattrat 465 465
+        flistxattr 196 13, getxattrat 464 464, listxattrat 465 465, fallocate 285 47
     """,
     # shutil and tarfile insist on these.
     0: """

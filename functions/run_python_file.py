@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,7 +36,7 @@ NOTES = {
     "start new thread": "a script may use 2 GiB of memory, threads included",
     "File too large": "a script may write 64 MiB to a file",
     "Too many open files": "a script may have 256 files open at once",
-    "SIGXCPU": f"a script may use {MAX_SECONDS} seconds of CPU time",
+    "CPU time limit exceeded": f"a script may use {MAX_SECONDS} seconds of CPU time",
 }
 
 
@@ -114,11 +115,8 @@ def arguments(args: object) -> list[bytes]:
 
 
 def run(root: Path, script: Path, words: list[bytes]) -> str:
-    """Start the script, watch it, and word what became of it.
-
-    Its output goes into files: a pipe could be held open by a process that it left behind, and
-    filled faster than it is read.
-    """
+    """Start the script, watch it, and word what became of it. Its output goes into files: a pipe
+    could be held open by a process that it left, and filled faster than it is read."""
     is_confined = confine.landlock_version() > 0
     launcher = [*confine.LAUNCHER, root] if is_confined else ["-s"]
     with (
@@ -129,7 +127,7 @@ def run(root: Path, script: Path, words: list[bytes]) -> str:
         process = subprocess.Popen(
             [sys.executable, *launcher, script, *words],
             cwd=root,
-            env=environment(home) | ({"AGENT_PID": str(os.getpid())} if is_confined else {}),
+            env=environment(home),
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
@@ -162,6 +160,7 @@ def environment(home: str) -> dict[str, str]:
         "PATH": os.path.dirname(sys.executable),
         "HOME": home,
         "TMPDIR": home,
+        "AGENT_PID": str(os.getpid()),
         "PYTHONUTF8": "1",
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -188,7 +187,7 @@ def watch(process: subprocess.Popen[bytes], directories: list[str]) -> str:
                 return f"it had more than {MAX_THREADS} threads"
         now = free_space(directories)
         if before[0] - now[0] > MAX_DISK_BYTES or before[1] - now[1] > MAX_DISK_FILES:
-            if takes_too_much(process, directories, started):
+            if takes_too_much(process.pid, directories, started):
                 return "it wrote more than 256 MiB or 10,000 files"
             before = now  # it was another program
 
@@ -200,43 +199,34 @@ def free_space(directories: list[str]) -> tuple[int, int]:
     return sum(size for size, _ in free), sum(files for _, files in free)
 
 
-def takes_too_much(
-    process: subprocess.Popen[bytes], directories: list[str], started: float
-) -> bool:
-    """Whether what the script changed since, and deleted but still holds, is over the limits."""
+def takes_too_much(pid: int, directories: list[str], started: float) -> bool:
+    """Whether the files that the script made or changed, or what it wrote, are over the limits."""
     try:
-        found = [status for status in held_open(process.pid) if status.st_nlink == 0]
-        mapped = mapped_files(process.pid)
-        for directory in directories:
-            found += [status for status in files_below(directory) if status.st_ctime >= started]
+        changed = [status for status in files_below(directories) if status.st_ctime >= started]
+        size = max(sum(status.st_blocks * 512 for status in changed), written(pid))
     except OSError:
         return True  # what is too deep to be looked at counts against it
-    size = sum(status.st_blocks * 512 for status in found) + mapped
-    return size > MAX_DISK_BYTES or len(found) > MAX_DISK_FILES
+    return size > MAX_DISK_BYTES or len(changed) > MAX_DISK_FILES
 
 
-def held_open(pid: int) -> Iterator[os.stat_result]:
-    with contextlib.suppress(FileNotFoundError):
-        for number in os.listdir(f"/proc/{pid}/fd"):
-            yield os.stat(f"/proc/{pid}/fd/{number}")
-
-
-def mapped_files(pid: int) -> int:
-    """How many bytes of files are in the script's memory, deleted ones among them."""
-    with contextlib.suppress(FileNotFoundError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[2]) * os.sysconf("SC_PAGE_SIZE")
-    return 0
-
-
-def files_below(directory: str) -> Iterator[os.stat_result]:
+def files_below(directories: list[str]) -> Iterator[os.stat_result]:
     def fail(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
             raise error
 
-    for place, directories, files in os.walk(directory, onerror=fail):
-        for name in directories + files:
-            with contextlib.suppress(FileNotFoundError):
-                yield os.lstat(os.path.join(place, name))
+    for directory in directories:
+        for place, folders, files in os.walk(directory, onerror=fail):
+            for name in folders + files:
+                with contextlib.suppress(FileNotFoundError):
+                    yield os.lstat(os.path.join(place, name))
+
+
+def written(pid: int) -> int:
+    """How many bytes a process has written, with a system call or through memory."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        counts = dict(re.findall(r"(\w+): (\d+)", Path(f"/proc/{pid}/io").read_text()))
+        return max(int(counts["wchar"]), int(counts["write_bytes"]))
+    return 0
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
@@ -264,17 +254,10 @@ def report(code: int, stopped: str, stdout: str, stderr: str, is_confined: bool)
     """The three parts of the answer and, where the script met a limit, a note that says which."""
     if is_confined and code == confine.NOT_CONFINED and stderr.startswith(confine.FAILURE):
         raise Refusal(f"The script was not run, as it could not be confined ({stderr})")
-    name = f" ({signal_name(-code)})" if code < 0 else ""
+    name = f" ({signal.strsignal(-code)})" if code < 0 else ""
     answer = f"Process exited with code {code}{name}\nSTDOUT: {stdout}\nSTDERR: {stderr}"
     if stopped:
         return f"{answer}\nNOTE: the script was stopped, as {stopped}"
     is_telling = is_confined and code != 0
     met = {note for sign, note in NOTES.items() if is_telling and sign in name + stderr}
     return "\n".join([answer, *(f"NOTE: {note}" for note in sorted(met))])
-
-
-def signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

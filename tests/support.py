@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -114,6 +115,8 @@ class WithAgent(unittest.TestCase):
     ) -> Run:
         """main.main() in this process: the real loop, client and functions."""
         stdout, stderr = io.StringIO(), io.StringIO()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            self.addCleanup(signal.signal, number, signal.getsignal(number))
         with (
             OfflineGemini(replies, **server) as api,
             mock.patch.object(main, "PROJECT", str(self.project)),

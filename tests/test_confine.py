@@ -42,7 +42,7 @@ REFUSED = """
     rt_tgsigqueueinfo close_range prctl fcntl ioctl openat mknodat
 """
 UNSUPPORTED = """
-    getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr getxattrat listxattrat
+    fallocate getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr getxattrat listxattrat
 """
 PRETENDED = """
     fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr removexattr
@@ -200,7 +200,7 @@ class SystemCalls(Scripts):
     def test_what_no_script_needs_is_refused(self) -> None:
         self.assert_answered(REFUSED, -errno.EPERM)
 
-    def test_attributes_of_files_are_said_not_to_be_supported(self) -> None:
+    def test_attributes_and_allocation_are_said_not_to_be_supported(self) -> None:
         self.assert_answered(UNSUPPORTED, -errno.ENOTSUP)
 
     def test_changes_to_modes_owners_times_and_attributes_are_pretended(self) -> None:

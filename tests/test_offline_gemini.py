@@ -142,6 +142,7 @@ class StandIn(unittest.TestCase):
                 agent, env=os.environ | variables, capture_output=True, text=True, check=False
             )
             server.send_signal(signal.SIGINT)
+            server.wait(timeout=10)
         self.assertIn("I am a stand-in without a model", done.stdout, done.stderr)
         self.assertEqual(server.returncode, 0)
 
