@@ -57,10 +57,6 @@ class Error(Exception):
     """A failure that ends the run; its text is what the user reads."""
 
 
-class UnusableReply(Exception):
-    """A reply with nothing in it to go on with; its text is the reason that the service gave."""
-
-
 def main() -> None:
     """Answer one prompt: arguments, client, the loop of at most 20 replies, the exit code."""
     with failures_as_exit_codes():
@@ -77,13 +73,11 @@ def main() -> None:
             response = ask(client, messages, models)
             if arguments.verbose:
                 print_usage(f"{step} {models[0]}", response, spent)
-            try:
-                candidate = usable_candidate(response)
-            except UnusableReply as reply:
-                ask_again(messages, unusable, str(reply))
+            if reason := why_unusable(response):
+                ask_again(messages, unusable, reason)
                 continue
             unusable.clear()
-            if answer := generate_conversation(candidate, messages, arguments.verbose, step):
+            if answer := generate_conversation(response, messages, arguments.verbose, step):
                 return print_conversation(answer, arguments.verbose)
         raise Error(f"no final answer after {MAX_ITERATIONS} iterations; see them with --verbose")
 
@@ -205,36 +199,39 @@ def generate_content(
     return response
 
 
-def usable_candidate(response: types.GenerateContentResponse) -> types.Candidate:
-    """The reply, if it has calls or text. Raises UnusableReply where asking again may help,
-    Error where the service stopped on purpose."""
+def why_unusable(response: types.GenerateContentResponse) -> str:
+    """Why a reply has nothing to go on with, or "". Raises Error where the service stopped on
+    purpose: to ask again would not help."""
     feedback = response.prompt_feedback
     if feedback and feedback.block_reason:
         raise Error(f"Gemini blocked the prompt: {feedback.block_reason.name}")
-    if not response.candidates:
-        raise UnusableReply("no candidates")
-    candidate = response.candidates[0]
-    calls, text = calls_and_text(candidate)
-    reason = candidate.finish_reason.name if candidate.finish_reason else "no finish reason"
+    reason = finish_reason(response)
+    calls, text = calls_and_text(response)
     if reason in STOPPED:
         raise Error(f"Gemini stopped its reply: {reason}")
     if reason == "MAX_TOKENS" and not text:
         raise Error("Gemini's reply was cut off before any text: MAX_TOKENS")
     if reason in UNUSABLE or not (calls or text) or not all(call.name for call in calls):
-        raise UnusableReply(reason)
-    return candidate
+        return reason or "no finish reason"
+    return ""
 
 
-def calls_and_text(candidate: types.Candidate) -> tuple[list[types.FunctionCall], str]:
+def finish_reason(response: types.GenerateContentResponse) -> str:
+    candidates = response.candidates
+    return candidates[0].finish_reason.name if candidates and candidates[0].finish_reason else ""
+
+
+def parts_of(response: types.GenerateContentResponse) -> list[types.Part]:
+    content = response.candidates[0].content if response.candidates else None
+    return (content and content.parts) or []
+
+
+def calls_and_text(response: types.GenerateContentResponse) -> tuple[list[types.FunctionCall], str]:
     """The function calls of a reply, and its text without the thoughts; "" where that is blank."""
-    parts = parts_of(candidate)
+    parts = parts_of(response)
     calls = [part.function_call for part in parts if part.function_call]
     text = "".join(part.text for part in parts if part.text and not part.thought)
     return calls, text if text.strip() else ""
-
-
-def parts_of(candidate: types.Candidate) -> list[types.Part]:
-    return (candidate.content and candidate.content.parts) or []
 
 
 def ask_again(messages: list[types.Content], unusable: list[str], reason: str) -> None:
@@ -248,7 +245,10 @@ def ask_again(messages: list[types.Content], unusable: list[str], reason: str) -
 
 
 def generate_conversation(
-    candidate: types.Candidate, messages: list[types.Content], verbose: bool = False, step: str = ""
+    response: types.GenerateContentResponse,
+    messages: list[types.Content],
+    verbose: bool = False,
+    step: str = "",
 ) -> str:
     """Do what a reply asks for: its content appended, its calls run, their responses appended.
 
@@ -257,11 +257,11 @@ def generate_conversation(
     """
     from call_function import call_function
 
-    calls, text = calls_and_text(candidate)
-    if candidate.finish_reason == "MAX_TOKENS":
+    calls, text = calls_and_text(response)
+    if finish_reason(response) == "MAX_TOKENS":
         warn("the answer is cut off: MAX_TOKENS")
         return text
-    parts = [part.model_dump(exclude_none=True) for part in parts_of(candidate)]
+    parts = [part.model_dump(exclude_none=True) for part in parts_of(response)]
     messages.append(turn("model", valid(list(filter(None, parts)))))
     responses: list[types.Part] = []
     for call in calls:
@@ -368,7 +368,8 @@ def prepare() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace", line_buffering=True)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup sets it
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 

@@ -162,6 +162,18 @@ class Interrupts(Terminal):
             self.assertEqual((run.returncode, stderr), (128 + number, b""))
             self.assertEqual(list(scratch.iterdir()), [])
 
+    def test_nohup_is_respected(self) -> None:
+        with OfflineGemini([Fault(body=text("late"), delay=0.5)]) as api:
+            command = ["nohup", sys.executable, "-B", str(self.project / "main.py"), "Do it"]
+            run = subprocess.Popen(
+                command, env=environment(api.url), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+            while not api.requests:
+                time.sleep(0.01)
+            run.send_signal(signal.SIGHUP)
+            stdout, _ = run.communicate(timeout=10)
+        self.assertEqual((run.returncode, stdout), (0, b"Final response:\nlate\n"))
+
     def test_while_the_sdk_is_imported(self) -> None:
         with OfflineGemini([text("no")]) as api:
             for delay in (0.1, 0.2, 0.3, 0.4):
