@@ -7,8 +7,9 @@ so it holds for native code too, and nothing brings it back. run_python_file sta
 which imports it instead, so that it is not compiled anew each time (3 ms of 30).
 
 Held, on Linux 5.13 or later, on x86_64 and aarch64:
-- files: it reads the Python installation, site-packages and the system's libraries; it reads and
-  writes ROOT and its own temporary directory (TMPDIR); it opens nothing else, .env included;
+- files: it reads the Python installation, site-packages and the system's libraries and tables
+  (`readable`); it reads and writes ROOT and its own temporary directory (TMPDIR); it opens nothing
+  else, .env included;
 - it makes no link, FIFO, socket or device, and changes no mode, owner, time or attribute (those
   calls answer success and do nothing, as shutil and tarfile insist on them);
 - no network and no socket, but for the pair that asyncio wakes itself with;

@@ -36,7 +36,7 @@ NOTES = {
     "start new thread": "a script may use 2 GiB of memory, threads included",
     "File too large": "a script may write 64 MiB to a file",
     "Too many open files": "a script may have 256 files open at once",
-    "CPU time limit exceeded": f"a script may use {MAX_SECONDS} seconds of CPU time",
+    "SIGXCPU": f"a script may use {MAX_SECONDS} seconds of CPU time",
 }
 
 
@@ -254,7 +254,8 @@ def report(code: int, stopped: str, stdout: str, stderr: str, is_confined: bool)
     """The three parts of the answer and, where the script met a limit, a note that says which."""
     if is_confined and code == confine.NOT_CONFINED and stderr.startswith(confine.FAILURE):
         raise Refusal(f"The script was not run, as it could not be confined ({stderr})")
-    name = f" ({signal.strsignal(-code)})" if code < 0 else ""
+    names = {-number: f" ({number.name})" for number in signal.Signals}
+    name = names.get(code, f" (signal {-code})") if code < 0 else ""
     answer = f"Process exited with code {code}{name}\nSTDOUT: {stdout}\nSTDERR: {stderr}"
     if stopped:
         return f"{answer}\nNOTE: the script was stopped, as {stopped}"

@@ -1,5 +1,6 @@
 """Checks that the README says what is so: python tests/test_readme.py."""
 
+import ast
 import inspect
 import re
 import shutil
@@ -112,6 +113,14 @@ class Readme(WithAgent):
         ):
             self.assertIn(message, section("Troubleshooting"))
             self.assertIn(message, code)
+
+    def test_functions_are_as_short_as_agents_says(self) -> None:
+        for path in [*PROJECT.glob("*.py"), *(PROJECT / "functions").glob("*.py")]:
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.FunctionDef):
+                    most = 30 if node.name.startswith("get_schema") else 25
+                    length = (node.end_lineno or 0) - node.lineno + 1
+                    self.assertLessEqual(length, most, f"{path.name}: {node.name}")
 
     def test_agents_names_only_what_there_is(self) -> None:
         sources = [*PROJECT.glob("*.py"), *(PROJECT / "functions").glob("*.py")]
