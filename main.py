@@ -32,7 +32,8 @@ from functions.text import one_line, valid, visible
 
 # The SDK takes a second to import. Only what needs it does, so that --help answers at once.
 if TYPE_CHECKING:
-    from google.genai import Client, types
+    from google.genai import Client
+    from google.genai.types import Content, FunctionCall, GenerateContentResponse, Part
 
 PROJECT = os.path.dirname(os.path.realpath(__file__))
 STARTED = monotonic()
@@ -147,16 +148,14 @@ def load_environment() -> None:
             os.environ[name] = value
 
 
-def turn(role: str, parts: list[Any]) -> types.Content:
+def turn(role: str, parts: list[Any]) -> Content:
     """One content of the conversation, from its parts or from what they are made of."""
     from google.genai import types
 
     return types.Content.model_validate({"role": role, "parts": parts})
 
 
-def ask(
-    client: Client, messages: list[types.Content], models: list[str]
-) -> types.GenerateContentResponse:
+def ask(client: Client, messages: list[Content], models: list[str]) -> GenerateContentResponse:
     """One request, made again while that may help. A model that is gone leaves the list, if
     another follows. Raises Error."""
     tries = 0
@@ -174,8 +173,8 @@ def ask(
 
 
 def generate_content(
-    client: Client, messages: list[types.Content], model: str = DEFAULT_MODEL
-) -> types.GenerateContentResponse:
+    client: Client, messages: list[Content], model: str = DEFAULT_MODEL
+) -> GenerateContentResponse:
     """One request: the whole conversation, the system prompt, the functions."""
     from google.genai import types
 
@@ -199,7 +198,7 @@ def generate_content(
     return response
 
 
-def why_unusable(response: types.GenerateContentResponse) -> str:
+def why_unusable(response: GenerateContentResponse) -> str:
     """Why a reply has nothing to go on with, or "". Raises Error where the service stopped on
     purpose: to ask again would not help."""
     feedback = response.prompt_feedback
@@ -216,17 +215,17 @@ def why_unusable(response: types.GenerateContentResponse) -> str:
     return ""
 
 
-def finish_reason(response: types.GenerateContentResponse) -> str:
+def finish_reason(response: GenerateContentResponse) -> str:
     candidates = response.candidates
     return candidates[0].finish_reason.name if candidates and candidates[0].finish_reason else ""
 
 
-def parts_of(response: types.GenerateContentResponse) -> list[types.Part]:
+def parts_of(response: GenerateContentResponse) -> list[Part]:
     content = response.candidates[0].content if response.candidates else None
     return (content and content.parts) or []
 
 
-def calls_and_text(response: types.GenerateContentResponse) -> tuple[list[types.FunctionCall], str]:
+def calls_and_text(response: GenerateContentResponse) -> tuple[list[FunctionCall], str]:
     """The function calls of a reply, and its text without the thoughts; "" where that is blank."""
     parts = parts_of(response)
     calls = [part.function_call for part in parts if part.function_call]
@@ -234,7 +233,7 @@ def calls_and_text(response: types.GenerateContentResponse) -> tuple[list[types.
     return calls, text if text.strip() else ""
 
 
-def ask_again(messages: list[types.Content], unusable: list[str], reason: str) -> None:
+def ask_again(messages: list[Content], unusable: list[str], reason: str) -> None:
     """Prepare to ask once more after an unusable reply, the second time in other words."""
     unusable.append(reason)
     if len(unusable) == MAX_UNUSABLE_REPLIES:
@@ -245,16 +244,14 @@ def ask_again(messages: list[types.Content], unusable: list[str], reason: str) -
 
 
 def generate_conversation(
-    response: types.GenerateContentResponse,
-    messages: list[types.Content],
+    response: GenerateContentResponse,
+    messages: list[Content],
     verbose: bool = False,
     step: str = "",
 ) -> str:
-    """Do what a reply asks for: its content appended, its calls run, their responses appended.
-
-    The content goes back as it came, thought signatures and all, but for parts without a field
-    and for text that no JSON can carry. Returns the answer, or "" where there were calls.
-    """
+    """Do what a reply asks for: its content appended, its calls run, their responses appended. The
+    content goes back as it came, thought signatures and all, but for parts without a field and for
+    text that no JSON can carry. Returns the answer, or "" where there were calls."""
     from call_function import call_function
 
     calls, text = calls_and_text(response)
@@ -263,7 +260,7 @@ def generate_conversation(
         return text
     parts = [part.model_dump(exclude_none=True) for part in parts_of(response)]
     messages.append(turn("model", valid(list(filter(None, parts)))))
-    responses: list[types.Part] = []
+    responses: list[Part] = []
     for call in calls:
         show_status(f"{step} {call.name}", verbose)
         responses += call_function(call, verbose).parts or []
@@ -280,7 +277,7 @@ def print_conversation(answer: str, verbose: bool = False) -> None:
         print(visible(answer))
 
 
-def print_usage(label: str, response: types.GenerateContentResponse, spent: Counter[str]) -> None:
+def print_usage(label: str, response: GenerateContentResponse, spent: Counter[str]) -> None:
     """The tokens of one request, and of the run so far, to which they are added."""
     usage = response.usage_metadata
     counts = {
