@@ -346,6 +346,7 @@ def failures_as_exit_codes() -> Iterator[None]:
     except SystemExit as early:
         code = int(early.code or 0)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, lambda *_: None)  # once is enough
         code, line = 130, "Interrupted"
     except BrokenPipeError:
         pass  # whoever read the trace has gone

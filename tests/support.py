@@ -22,6 +22,9 @@ from offline_gemini import KEY, MODELS, Json, OfflineGemini, Reply, environment 
 
 import main  # noqa: E402
 
+# What is started in the background ignores Ctrl-C, and so would what it starts in turn.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 PROGRAM = [
     "main.py",
     "call_function.py",
