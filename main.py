@@ -106,11 +106,12 @@ def connect() -> tuple[Client, list[str]]:
     os.chdir(PROJECT)
     load_environment()
     key = api_key()
-    import logging
+    with ctrl_c_at_once():
+        import logging
 
-    from google import genai
+        from google import genai
 
-    from functions.confine import what_is_not_held
+        from functions.confine import what_is_not_held
 
     warn(what_is_not_held())
     warnings.simplefilter("ignore")  # the SDK warns of each finish reason that it does not know
@@ -123,6 +124,20 @@ def connect() -> tuple[Client, list[str]]:
     client = genai.Client(api_key=key, vertexai=False, http_options=options)
     chosen = os.environ.get("GEMINI_MODEL", "").strip()
     return client, [chosen] if chosen else [DEFAULT_MODEL, REPLACEMENT_MODEL]
+
+
+@contextmanager
+def ctrl_c_at_once() -> Iterator[None]:
+    """Let Ctrl-C end the program where it is: in imports, a KeyboardInterrupt can get lost."""
+
+    def end(*_: object) -> None:
+        warn("Interrupted")
+        os._exit(130)
+
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, before if before == signal.SIG_IGN else end)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def api_key() -> str:

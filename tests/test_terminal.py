@@ -13,6 +13,7 @@ import sys
 import time
 import unittest
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -174,10 +175,13 @@ class Interrupts(Terminal):
             stdout, _ = run.communicate(timeout=10)
         self.assertEqual((run.returncode, stdout), (0, b"Final response:\nlate\n"))
 
+    @unittest.skipUnless(Path("/proc/self/maps").exists(), "only /proc tells when that is")
     def test_while_the_sdk_is_imported(self) -> None:
-        with OfflineGemini([text("no")]) as api:
-            for delay in (0.1, 0.2, 0.3, 0.4):
+        with OfflineGemini([Fault(body=text("late"), delay=5)] * 9) as api:
+            for delay in (0, 0.05, 0.1, 0.15, 0.2):
                 run = self.start(api, "Do it")
+                while "pydantic_core" not in Path(f"/proc/{run.pid}/maps").read_text():
+                    time.sleep(0.001)
                 time.sleep(delay)
                 os.killpg(run.pid, signal.SIGINT)
                 _, stderr = run.communicate(timeout=10)
