@@ -159,9 +159,7 @@ def landlock_version() -> int:
     if sys.platform != "linux" or os.uname().machine not in MACHINES or sys.maxsize < 1 << 32:
         return 0
     try:
-        return system_call(
-            444, None, 0, 1
-        )  # landlock_create_ruleset, LANDLOCK_CREATE_RULESET_VERSION
+        return system_call(444, None, 0, 1)  # landlock_create_ruleset, for its version
     except OSError as error:
         if error.errno in (errno.ENOSYS, errno.EOPNOTSUPP):
             return 0

@@ -1,8 +1,8 @@
 """Where a path from the model may point: into the working directory, and nowhere else.
 
 Each function asks `resolve` and opens what it returned. The check and the opening are two steps, so
-a process that swaps links between them could slip through; there is none, as no script outlives its
-run (see confine.py).
+a process that swaps links between them could slip through. Where the kernel confines scripts, there
+is none: no script outlives its run (see confine.py).
 """
 
 import difflib

@@ -244,8 +244,8 @@ def excerpt(stream: BinaryIO) -> str:
     text = stream.read(4 * MAX_CHARACTERS).decode("utf-8", "replace")
     if size > 4 * MAX_CHARACTERS or len(text) > MAX_CHARACTERS:
         half = MAX_CHARACTERS // 2 - 50
-        stream.seek(max(size - 4 * half - 4, 0))
-        tail = stream.read().decode("utf-8", "replace")[-half:]
+        stream.seek(max(size - 4 * half, 0))
+        tail = stream.read(4 * half).decode("utf-8", "replace")[-half:]
         text = f"{text[:half]}\n[...cut: {size} bytes in all, head and tail are shown...]\n{tail}"
     return text.removesuffix("\n")
 
