@@ -22,8 +22,10 @@ from offline_gemini import KEY, MODELS, Json, OfflineGemini, Reply, environment 
 
 import main  # noqa: E402
 
-# What is started in the background ignores Ctrl-C, and so would what it starts in turn.
+# What is started in the background ignores Ctrl-C, and so would what it starts in turn; with nohup,
+# the end of the terminal.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 PROGRAM = [
     "main.py",
