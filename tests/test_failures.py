@@ -122,6 +122,9 @@ class Retries(Service):
                 self.waits.clear()
                 self.assert_recovers(Fault(body=body))
 
+    def test_an_error_whose_body_is_no_text_is_tried_again(self) -> None:
+        self.assert_recovers(Fault(502, b'{"error": "\xff"}'))
+
     def test_a_connection_that_is_refused_is_tried_again_and_told(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             address = f"http://127.0.0.1:{free.getsockname()[1]}"

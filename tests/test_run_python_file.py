@@ -95,8 +95,18 @@ class RunPythonFile(InTemporaryDirectory):
     def test_a_number_of_more_digits_than_python_prints_is_an_error(self) -> None:
         self.assertTrue(self.run_script("", [10**5000]).startswith("Error: "))
 
-    def test_standard_input_is_closed(self) -> None:
-        self.assertIn("EOFError", self.run_script("input('Name? ')"))
+    def test_standard_input_is_closed_and_the_users_is_not_eaten(self) -> None:
+        reader, writer = os.pipe()
+        os.write(writer, b"typed by the user\n")
+        saved = os.dup(0)
+        os.dup2(reader, 0)
+        try:
+            self.assertIn("EOFError", self.run_script("input('Name? ')"))
+            self.assertEqual(os.read(0, 99), b"typed by the user\n")
+        finally:
+            os.dup2(saved, 0)
+            for descriptor in (saved, reader, writer):
+                os.close(descriptor)
 
     def test_the_environment_holds_nothing_of_the_agents_but_language_and_time_zone(self) -> None:
         own = {"GEMINI_API_KEY": "secret", "HTTPS_PROXY": "x", "PYTHONPATH": "x", "TZ": "UTC"}
@@ -122,6 +132,9 @@ class RunPythonFile(InTemporaryDirectory):
         self.put("helper.py", "")
         self.run_script("import helper")
         self.assertEqual(list(self.work.rglob("*.pyc")), [])
+
+    def test_a_script_is_in_utf_8_mode_whatever_the_locale(self) -> None:
+        self.assertEqual(self.printed("sys.flags.utf8_mode"), 1)
 
     def test_output_is_utf_8_and_what_is_none_is_replaced(self) -> None:
         answer = self.run_script("import os; print('é€'); os.write(1, b'\\xff\\xed\\xa0\\x80')")

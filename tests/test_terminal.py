@@ -255,9 +255,10 @@ class Pipes(Terminal):
         with OfflineGemini([calls(LIST), Fault(body=text("late"), delay=30)]) as api:
             run = self.start(api, "Do it", "--verbose")
             assert run.stdout
-            seen = b""
+            seen, started = b"", time.monotonic()
             while b"main.py: " not in seen:
                 seen += run.stdout.readline()
+            self.assertLess(time.monotonic() - started, 20)
             os.killpg(run.pid, signal.SIGKILL)
             run.communicate()
 
