@@ -345,8 +345,10 @@ def serve() -> int:
 
 
 def environment(url: str) -> dict[str, str]:
-    """This process's environment without its proxies, and with what leads the agent to `url`."""
-    kept = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    """This process's environment without proxies and settings of Python, with what leads the agent
+    to `url`."""
+    apart = re.compile(r"PYTHON.*|.*proxy", re.IGNORECASE)
+    kept = {name: value for name, value in os.environ.items() if not apart.fullmatch(name)}
     own = {"GEMINI_API_KEY": KEY, "GEMINI_MODEL": MODELS[0], "GOOGLE_GEMINI_BASE_URL": url}
     return kept | own
 

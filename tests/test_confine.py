@@ -405,6 +405,9 @@ class Limits(Scripts):
         answer = self.run_script("os.kill(os.getpid(), signal.SIGXCPU)")
         self.assertIn("NOTE: a script may use 30 seconds of CPU time", answer)
 
+    def test_queued_signals_and_timers_are_limited(self) -> None:
+        self.assertEqual(self.value("resource.getrlimit(resource.RLIMIT_SIGPENDING)"), [256, 256])
+
     def test_no_core_is_dumped(self) -> None:
         self.assertEqual(self.value("resource.getrlimit(resource.RLIMIT_CORE)"), [0, 0])
 
@@ -497,6 +500,7 @@ class OrdinaryWork(Scripts):
     def test_usual_imports_and_devices_work(self) -> None:
         self.assert_works(
             "import ssl, hashlib, zoneinfo, lzma, multiprocessing, http.server, locale, uuid\n"
+            "import mimetypes; mimetypes.guess_type('a.png')\n"
             "zoneinfo.ZoneInfo('Europe/Paris'); uuid.uuid4(); os.urandom(4); time.localtime()\n"
             "open('/dev/null', 'w').write('x'); locale.setlocale(locale.LC_ALL, '')\n"
             "import google.protobuf, dotenv"
