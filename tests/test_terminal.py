@@ -241,9 +241,11 @@ class Pipes(Terminal):
         with OfflineGemini(
             [calls(("run_python_file", {"file_path": "seven.py"})), text("ok")]
         ) as api:
-            ignoring = "trap '' CHLD; exec \"$0\" main.py 'Do it'"
+            code = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
+            code += "os.execv(sys.executable, [sys.executable, 'main.py', 'Do it'])"
+            command = [sys.executable, "-c", code]
             subprocess.run(
-                ["sh", "-c", ignoring, sys.executable],
+                command,
                 cwd=self.project,
                 env=environment(api.url),
                 capture_output=True,
