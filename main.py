@@ -48,6 +48,7 @@ NUDGE = "Your last reply was empty or malformed. Call one of the functions, or a
 
 # Finish reasons: on purpose, and by mistake.
 STOPPED = {"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"}
+STOPPED |= {"IMAGE_SAFETY", "MODEL_ARMOR"}
 UNUSABLE = {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"}
 # HTTP codes, and what a lost or garbled reply raises, by name: the HTTP client is the SDK's affair.
 TEMPORARY = {408, 429, 500, 502, 503, 504, "HTTPError", "JSONDecodeError", "UnicodeDecodeError"}
