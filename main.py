@@ -42,7 +42,8 @@ MAX_UNUSABLE_REPLIES = 3
 MAX_TRIES = 4
 MAX_WAIT_SECONDS = 60
 MAX_LINE = 1000
-TIMEOUT_MILLISECONDS = 120_000
+TIMEOUT_MILLISECONDS = 120_000  # for each read; a server that sends byte by byte never meets it
+MAX_REQUEST_SECONDS = 240
 DEFAULT_MODEL, REPLACEMENT_MODEL = "gemini-2.5-flash", "gemini-3.5-flash-lite"
 NUDGE = "Your last reply was empty or malformed. Call one of the functions, or answer in text."
 
@@ -52,7 +53,7 @@ STOPPED |= {"IMAGE_SAFETY", "MODEL_ARMOR"}
 UNUSABLE = {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"}
 # HTTP codes, and what a lost or garbled reply raises, by name: the HTTP client is the SDK's affair.
 TEMPORARY = {408, 429, 500, 502, 503, 504, "HTTPError", "JSONDecodeError", "UnicodeDecodeError"}
-TEMPORARY |= {"ValidationError", "TypeError", "ConnectionError"}
+TEMPORARY |= {"ValidationError", "TypeError", "ConnectionError", "TimeoutError"}
 
 
 class Error(Exception):
@@ -177,7 +178,8 @@ def ask(client: Client, messages: list[Content], models: list[str]) -> GenerateC
     tries = 0
     while True:
         try:
-            return generate_content(client, messages, models[0])
+            with time_limit(MAX_REQUEST_SECONDS):
+                return generate_content(client, messages, models[0])
         except Exception as error:  # the SDK lets errors of HTTP, JSON and pydantic through
             if is_gone(error) and len(models) > 1:
                 warn(f"{models.pop(0)} is not available; going on with {models[0]}")
@@ -186,6 +188,22 @@ def ask(client: Client, messages: list[Content], models: list[str]) -> GenerateC
             seconds = seconds_to_wait(error, tries, models[0])
             warn(f"{reason_of(error)}; try {tries + 1} of {MAX_TRIES} in {seconds:.1f} s")
             sleep(seconds)
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError where the body takes longer; an alarm interrupts whatever waits."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError(f"no whole reply within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def generate_content(

@@ -43,12 +43,13 @@ STATUS = {
 # ---------------------------------------------------------------------- replies
 @dataclass
 class Fault:
-    """A reply that is none: another status, other bytes, late, cut short, or nothing at all."""
+    """A reply that is none: another status, other bytes, late, drop by drop, cut, or nothing."""
 
     status: int = 200
     body: bytes | Json = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
     delay: float = 0
+    drip: float = 0
     cut: int = 0
     drop: bool = False
 
@@ -263,7 +264,12 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data[: fault.cut] if fault.cut else data)
+        if fault.drip:
+            for byte in data:
+                time.sleep(fault.drip)
+                self.wfile.write(bytes([byte]))
+        else:
+            self.wfile.write(data[: fault.cut] if fault.cut else data)
 
     def log_message(self, *_: object) -> None:
         """Say nothing: the screen is the agent's."""

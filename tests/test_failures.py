@@ -5,6 +5,7 @@ No test waits for real: where the waits matter, the function that waits is repla
 
 import itertools
 import re
+import signal
 import socket
 from typing import ClassVar
 from unittest import mock
@@ -135,6 +136,11 @@ class Retries(Service):
     def test_a_server_that_says_nothing_is_given_up_and_tried_again(self) -> None:
         with mock.patch("main.TIMEOUT_MILLISECONDS", 200):
             self.assert_recovers(Fault(body=DONE, delay=0.5))
+
+    def test_a_server_that_sends_drop_by_drop_is_given_up_and_tried_again(self) -> None:
+        with mock.patch("main.MAX_REQUEST_SECONDS", 0.5):
+            self.assert_recovers(Fault(body=DONE, drip=0.02))
+        self.assertEqual(signal.getitimer(signal.ITIMER_REAL)[0], 0)
 
     def test_the_time_out_is_two_minutes(self) -> None:
         self.assertEqual(main.TIMEOUT_MILLISECONDS, 120_000)
