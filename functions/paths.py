@@ -65,9 +65,15 @@ def without_own_name(root: Path, own_name: str, path: str) -> Path:
 
 
 def regular_file(working_directory: str, path: object, verb: str) -> Path:
-    """Like `resolve`, for a file that must be there. Only its kind is looked at: opening a FIFO
-    to find out would wait for ever."""
+    """Like `resolve`, for a file that must be there."""
     target = resolve(working_directory, path, verb)
+    check_is_file(target, path, verb)
+    return target
+
+
+def check_is_file(target: Path, path: object, verb: str) -> None:
+    """Raise Refusal unless `target`, which `path` means, is a file. Only its kind is looked at:
+    opening a FIFO to find out would wait for ever."""
     if not path:
         raise Refusal(f"Cannot {verb} a file without a name; give the path of a file")
     try:
@@ -82,7 +88,6 @@ def regular_file(working_directory: str, path: object, verb: str) -> Path:
         raise Refusal(f'"{path}" is a file, not a directory; leave out the slash at its end')
     if not stat.S_ISREG(mode):
         raise Refusal(f'"{path}" is not a regular file (but a FIFO, a socket or a device)')
-    return target
 
 
 def not_found(target: Path, path: object) -> Refusal:

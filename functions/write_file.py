@@ -7,7 +7,7 @@ from pathlib import Path
 
 from google.genai import types
 
-from functions.paths import FAILURES, Refusal, error_text, regular_file, resolve
+from functions.paths import FAILURES, Refusal, check_is_file, error_text, resolve
 
 
 def get_schema_write_file() -> types.FunctionDeclaration:
@@ -61,7 +61,7 @@ def writable_file(working_directory: str, file_path: object) -> Path:
     if ".git" in str(target.relative_to(os.path.realpath(working_directory))).lower().split(os.sep):
         raise Refusal(f'Cannot write to "{file_path}" as .git directories are not to be changed')
     if not file_path or str(file_path).endswith("/") or os.path.lexists(target):
-        regular_file(working_directory, file_path, "write to")
+        check_is_file(target, file_path, "write to")
         if not os.access(target, os.W_OK):
             raise Refusal(f'Cannot write to "{file_path}" as it is read-only')
     return target
