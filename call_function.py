@@ -3,6 +3,8 @@
 import inspect
 import json
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 from google.genai import types
 
@@ -34,8 +36,8 @@ function_map: dict[str, Callable[..., str]] = {
 def call_function(function_call: types.FunctionCall, verbose: bool = False) -> types.Content:
     """Run what the model asks for, and wrap what came of it in one function response.
 
-    The response holds `result` whenever the function ran, `error` when it could not be called. It
-    carries the call's id. With `verbose` the call and its result are printed.
+    The response holds `result` if the function ran, `error` if it could not be called. It carries
+    the call's id. With `verbose` the call and its result are printed.
     """
     name, args = function_call.name or "", function_call.args or {}
     if verbose:
@@ -49,13 +51,12 @@ def call_function(function_call: types.FunctionCall, verbose: bool = False) -> t
     return types.Content(role="tool", parts=[part])
 
 
-def run_function(name: str, args: dict[str, object]) -> dict[str, str]:
+def run_function(name: str, args: dict[str, Any]) -> dict[str, str]:
     """The result of the function, or the error that it could not be called with."""
     if name not in function_map:
         return {"error": f"Unknown function: {name}. The known ones: {', '.join(function_map)}"}
     function = function_map[name]
-    # A copy: the history must show what the model sent, and nothing of the working directory.
-    args = {**args, "working_directory": WORKING_DIRECTORY}
+    args = {**as_meant(name, args), "working_directory": WORKING_DIRECTORY}
     try:
         inspect.signature(function).bind(**args)
     except TypeError as error:
@@ -65,3 +66,21 @@ def run_function(name: str, args: dict[str, object]) -> dict[str, str]:
         return {"result": function(**args)}
     except Exception as error:
         return {"error": f"{name} failed: {type(error).__name__}: {error}"}
+
+
+def as_meant(name: str, args: dict[str, Any]) -> dict[str, Any]:
+    """A copy of the arguments, the history keeps the others: an optional parameter is left out if
+    it is null, or "" but no string; a list that came as JSON text is a list."""
+    declarations = available_functions.function_declarations or []
+    schema = next((each.parameters for each in declarations if each.name == name), None)
+    required = (schema and schema.required) or []
+    meant = dict(args)
+    for parameter, declared in ((schema and schema.properties) or {}).items():
+        value, is_string = args.get(parameter), declared.type == types.Type.STRING
+        if parameter not in required and (value is None or (value == "" and not is_string)):
+            meant.pop(parameter, None)
+        elif declared.type == types.Type.ARRAY and isinstance(value, str):
+            with suppress(ValueError, RecursionError):
+                read = json.loads(value)
+                meant[parameter] = read if isinstance(read, list) else value
+    return meant

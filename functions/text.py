@@ -1,15 +1,17 @@
 """Text on its way out: to the model as valid JSON, to a terminal as something to look at.
 
-A model can send half a surrogate pair or NaN, which no JSON request may hold; a file or a script
-can hold control characters, which a terminal obeys (it clears itself, or gets a new title).
+A model can send half a surrogate pair or NaN, which no JSON request may hold. A file or a script
+can hold control characters, which a terminal obeys: it clears itself, gets a new title, or shows
+the letters in another order.
 """
 
 import math
 import re
 from typing import Any
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-LINE_BREAKING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# C0 and C1 but for newline and tab; the marks that turn the direction of writing.
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+LINE_BREAKING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def escaped(character: re.Match[str]) -> str:
@@ -17,12 +19,12 @@ def escaped(character: re.Match[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with its control characters shown (`\\x1b`); newline and tab pass."""
-    return CONTROL.sub(escaped, text)
+    """The text with its control characters shown (`\\x1b`); line ends and tabs pass."""
+    return CONTROL.sub(escaped, text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
-    """A file name as one line of valid text: bytes that are no UTF-8 become `\\xff`."""
+    """A file name as one line of valid text: bytes that are not UTF-8 become `\\xff`."""
     text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return LINE_BREAKING.sub(escaped, text)
 

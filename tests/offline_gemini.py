@@ -29,6 +29,9 @@ Json = dict[str, Any]
 MODELS = ("gemini-2.5-flash", "gemini-3.5-flash-lite")
 KEY = "offline-key-of-the-stand-in"
 SIGNATURE = "++8vc2lnbmVk"  # base64, with the two characters that the URL-safe alphabet lacks
+# What a part can hold; exactly one of them.
+KINDS = {"text", "functionCall", "functionResponse", "inlineData", "fileData", "executableCode"}
+KINDS |= {"codeExecutionResult", "toolCall", "toolResponse"}
 STATUS = {
     400: "INVALID_ARGUMENT",
     402: "RESOURCE_EXHAUSTED",
@@ -116,8 +119,7 @@ def wrong_content(content: Json) -> str:
         )
     if not content.get("parts"):
         return "contents.parts must not be empty."
-    kinds = {"text", "functionCall", "functionResponse"}
-    if any(len(kinds & part.keys()) != 1 for part in content["parts"]):
+    if any(len(KINDS & part.keys()) != 1 for part in content["parts"]):
         return "required oneof field 'data' must have one initialized field"
     return ""
 
@@ -154,7 +156,7 @@ def signed_calls(content: Json) -> list[tuple[object, ...]]:
 def wrong_tools(body: Json) -> str:
     for tool in body.get("tools") or []:
         for declaration in tool["functionDeclarations"]:
-            for name, schema in declaration["parameters"]["properties"].items():
+            for name, schema in declaration.get("parameters", {}).get("properties", {}).items():
                 if schema["type"] == "ARRAY" and not schema.get("items"):
                     return f"{declaration['name']}.properties[{name}].items: missing field."
     return ""
@@ -243,7 +245,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers["Content-Length"]))
+        raw = self.body()
         path = re.fullmatch(r"/v1beta/models/(.+):generateContent", self.path)
         if path is None:
             return self.send(Fault(404, b"<title>Error 404 (Not Found)</title>"))
@@ -252,6 +254,18 @@ class Handler(BaseHTTPRequestHandler):
             self.send(answer if isinstance(answer, Fault) else Fault(200, answer))
         except OSError:
             self.close_connection = True  # the client has gone
+
+    def body(self) -> bytes:
+        """The request's body, of a known length or in chunks (RFC 9112, 7.1)."""
+        if "Content-Length" in self.headers:
+            return self.rfile.read(int(self.headers["Content-Length"]))
+        chunks = []
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            chunks.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass  # what may follow the last chunk
+        return b"".join(chunks)
 
     def send(self, fault: Fault) -> None:
         time.sleep(fault.delay)

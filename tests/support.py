@@ -29,6 +29,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 PROGRAM = [
     "main.py",
+    "gemini.py",
     "call_function.py",
     "prompts.py",
     "pyproject.toml",
@@ -118,7 +119,7 @@ class WithAgent(unittest.TestCase):
         env: dict[str, str] | None = None,
         **server: Any,
     ) -> Run:
-        """main.main() in this process: the real loop, client and functions."""
+        """main.run() in this process: the real loop, client and functions."""
         stdout, stderr = io.StringIO(), io.StringIO()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
             self.addCleanup(signal.signal, number, signal.getsignal(number))
@@ -130,10 +131,7 @@ class WithAgent(unittest.TestCase):
             contextlib.redirect_stdout(stdout),
             contextlib.redirect_stderr(stderr),
         ):
-            try:
-                main.main()
-            except SystemExit as done:
-                code = int(done.code or 0)
+            code = main.run()
         return Run(code, stdout.getvalue(), stderr.getvalue(), api, self.project)
 
     def copy_program(self) -> None:

@@ -69,8 +69,13 @@ ODD_VALUES: list[object] = [
         "/dev/zero",
         "/proc/self",
     ),
+    *(10**5000, "0" * 5000, "9" * 5000, "1e400", "[" * 5000, "[" * 500 + "]" * 500),
     *([], ["x"], [None], [["x"]], {}, {"a": {"b": []}}, ["\ud800"], ["a\0b"], [float("nan")]),
 ]
+
+DEEP: list[object] = []
+for _ in range(500):
+    DEEP = [DEEP]
 
 
 class CallFunction(InTemporaryDirectory):
@@ -98,10 +103,8 @@ class CallFunction(InTemporaryDirectory):
         self.assertEqual(declared.keys(), call_function.function_map.keys())
         for name, function in call_function.function_map.items():
             parameters = inspect.signature(function).parameters
-            schema = declared[name].parameters
-            assert schema
-            assert schema.properties
-            self.assertEqual(["working_directory", *schema.properties], list(parameters))
+            schema = declared[name].parameters or types.Schema()  # one may have no parameter
+            self.assertEqual(["working_directory", *(schema.properties or {})], list(parameters))
             empty = inspect.Parameter.empty
             required = [p for p in parameters if parameters[p].default is empty][1:]
             self.assertEqual(schema.required or [], required)
@@ -109,8 +112,8 @@ class CallFunction(InTemporaryDirectory):
     def test_every_function_and_parameter_is_described_and_arrays_have_items(self) -> None:
         for declaration in call_function.available_functions.function_declarations or []:
             self.assertGreater(len(declaration.description or ""), 40)
-            assert declaration.parameters
-            for schema in (declaration.parameters.properties or {}).values():
+            parameters = declaration.parameters or types.Schema()
+            for schema in (parameters.properties or {}).values():
                 self.assertTrue(schema.description)
                 self.assertEqual(schema.type == types.Type.ARRAY, schema.items is not None)
 
@@ -163,6 +166,67 @@ class CallFunction(InTemporaryDirectory):
         self.answer(call)
         self.assertEqual(call.args, {"directory": "."})
 
+    def received(self, **args: object) -> dict[str, object]:
+        """What a function with a parameter of each kind is called with."""
+        kinds = {"text": "STRING", "words": "ARRAY", "number": "INTEGER"}
+        properties = {name: types.Schema(type=types.Type(kind)) for name, kind in kinds.items()}
+        properties["words"].items = types.Schema(type=types.Type.STRING)
+        properties["needed"] = types.Schema(type=types.Type.ARRAY)
+        declaration = types.FunctionDeclaration(
+            name="probe",
+            parameters=types.Schema(
+                type=types.Type.OBJECT, properties=properties, required=["needed"]
+            ),
+        )
+        got: dict[str, object] = {}
+
+        def probe(
+            working_directory: str,
+            needed: object,
+            text: object = "default",
+            words: object = "default",
+            number: object = "default",
+        ) -> str:
+            got.update(locals())
+            return ""
+
+        tool = types.Tool(function_declarations=[declaration])
+        with (
+            mock.patch.object(call_function, "available_functions", tool),
+            mock.patch.dict(call_function.function_map, probe=probe),
+        ):
+            self.call("probe", {"needed": [], **args})
+        return got
+
+    def test_null_leaves_an_optional_parameter_at_its_default(self) -> None:
+        for name in ("text", "words", "number"):
+            self.assertEqual(self.received(**{name: None})[name], "default")
+        self.assertIsNone(self.received(needed=None)["needed"])
+
+    def test_an_empty_string_leaves_an_optional_parameter_that_is_no_string_at_its_default(
+        self,
+    ) -> None:
+        for name in ("words", "number"):
+            self.assertEqual(self.received(**{name: ""})[name], "default")
+        self.assertEqual(self.received(text="")["text"], "")
+        self.assertEqual(self.received(needed="")["needed"], "")
+
+    def test_a_list_that_comes_as_json_text_is_that_list(self) -> None:
+        for sent, wanted in (
+            ('["3 + 5"]', ["3 + 5"]),
+            (' ["a", 1] ', ["a", 1]),
+            ("[]", []),
+            ("3 + 5", "3 + 5"),
+            ("[1", "[1"),
+            ('{"a": 1}', '{"a": 1}'),
+            ("7", "7"),
+            ("[" * 5000, "[" * 5000),
+            (f"[{'9' * 5000}]", f"[{'9' * 5000}]"),
+        ):
+            self.assertEqual(self.received(words=sent)["words"], wanted)
+            self.assertEqual(self.received(needed=sent)["needed"], wanted)
+        self.assertEqual(self.received(text="[1]")["text"], "[1]")
+
     def test_a_name_or_id_that_no_json_can_carry_is_answered_with_valid_ones(self) -> None:
         response = self.answer(types.FunctionCall(id="\ud800", name="a\ud800"))
         self.assertEqual((response.id, response.name), ("\ufffd", "a\ufffd"))
@@ -186,6 +250,18 @@ class CallFunction(InTemporaryDirectory):
             "-> 'main ran')\n\n",
         )
 
+    def test_each_function_takes_what_models_send_for_what_they_leave_out(self) -> None:
+        self.put("echo.py", "import sys; print(sys.argv[1:])")
+        for value in (None, ""):
+            listed = self.call("get_files_info", {"directory": value})["result"]
+            self.assertIn("- main.py: ", listed)
+            read = self.call("get_file_content", {"file_path": "main.py", "offset": value})
+            self.assertEqual(read, {"result": "print('main ran')\n"})
+            ran = self.call("run_python_file", {"file_path": "echo.py", "args": value})["result"]
+            self.assertIn("STDOUT: []\n", ran)
+        ran = self.call("run_python_file", {"file_path": "echo.py", "args": '["3 + 5"]'})["result"]
+        self.assertIn("STDOUT: ['3 + 5']\n", ran)
+
     def test_whatever_a_model_sends_is_answered_with_valid_text(self) -> None:
         (self.work / "loop").symlink_to("loop")
         (self.work / "out").symlink_to(self.outside)
@@ -201,9 +277,10 @@ class CallFunction(InTemporaryDirectory):
         }
         for name, function in call_function.function_map.items():
             names = list(inspect.signature(function).parameters)[1:]
-            for odd, value in itertools.product(names, ODD_VALUES):
+            for odd, value in itertools.product(names, [*ODD_VALUES, DEEP]):
                 args = {each: value if each == odd else usual.get(each) for each in names}
-                with self.subTest(function=name, **{odd: repr(value)[:20]}):
+                shown = "a huge number" if value == 10**5000 else repr(value)[:20]
+                with self.subTest(function=name, **{odd: shown}):
                     response = self.call(name, args)
                     json.dumps(response, allow_nan=False, ensure_ascii=False).encode()
                     self.assertEqual(list(response), ["result"], response)

@@ -6,14 +6,16 @@ What becomes of a failing service is checked in test_failures.py, terminals in t
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
-import time
+from pathlib import Path
 from unittest import mock
 
 from offline_gemini import Json, calls, play, reply, text
 from support import KEY, PROJECT, WithAgent, run_tests
 
+import main
 from call_function import function_map
 from prompts import system_prompt
 
@@ -226,10 +228,23 @@ class KeyAndEnvironment(WithAgent):
         run = self.run_agent([text("no")], env={"GEMINI_API_KEY": ""})
         self.assertEqual((run.code, run.server.times), (1, []))
 
-    def test_a_dotenv_that_is_no_utf_8_is_said_to_be_none(self) -> None:
-        self.dotenv("GEMINI_API_KEY=x\n".encode("utf-16"))
-        run = self.run_agent([text("no")])
-        self.assertEqual(run.stderr, "Error: .env is not UTF-8 text; save it as such\n")
+    def test_a_dotenv_that_is_not_utf_8_is_said_to_be_none(self) -> None:
+        line = "GEMINI_API_KEY=x\n"
+        for content in (line.encode("utf-16"), line.encode("utf-16-le"), b"A=a\0b\n", b"A=\xe9\n"):
+            self.dotenv(content)
+            run = self.run_agent([text("no")])
+            self.assertEqual(run.stderr, "Error: .env is not UTF-8 text; save it as such\n")
+
+    def test_a_dotenv_that_cannot_be_read_is_named(self) -> None:
+        refused = PermissionError(13, "Permission denied", str(self.project / ".env"))
+        with mock.patch("dotenv.main.DotEnv.dict", side_effect=refused):
+            run = self.run_agent([text("no")])
+        self.assertEqual(run.stderr, f"Error: {self.project / '.env'}: Permission denied\n")
+
+    def test_of_a_line_that_is_none_in_dotenv_nothing_is_shown(self) -> None:
+        self.dotenv(b"this is no assignment\nGEMINI_API_KEY=from-dotenv\n")
+        run = self.run_process([text("ok")], "Do it", env={"GEMINI_API_KEY": ""})
+        self.assertEqual((run.code, run.stderr), (0, ""))
 
     def test_a_key_with_impossible_characters_is_refused_and_not_shown(self) -> None:
         for key in ("bad\nkey-1234", "clé-1234"):
@@ -238,9 +253,10 @@ class KeyAndEnvironment(WithAgent):
             self.assertNotIn("1234", run.stderr)
 
     def test_the_environment_example_names_what_the_help_names(self) -> None:
+        named = re.findall(r"^  ([A-Z_]{5,}) ", str(main.__doc__), re.MULTILINE)
+        self.assertEqual(len(named), 3)
         example = (PROJECT / ".env.example").read_text()
-        for name in ("GEMINI_API_KEY", "GEMINI_MODEL", "GOOGLE_GEMINI_BASE_URL"):
-            self.assertIn(f"{name}=", example)
+        self.assertEqual(re.findall(r"^#? ?([A-Z_]+)=", example, re.MULTILINE), named)
 
 
 class Output(WithAgent):
@@ -251,11 +267,10 @@ class Output(WithAgent):
     def test_verbose_shows_prompt_calls_results_and_tokens(self) -> None:
         counts = {"promptTokenCount": 100, "candidatesTokenCount": 7, "thoughtsTokenCount": 3}
         replies = [calls(READ), text("Done.")]
-        with mock.patch("main.STARTED", time.monotonic()):
-            run = self.run_agent([r | {"usageMetadata": counts} for r in replies], "--verbose")
+        run = self.run_agent([r | {"usageMetadata": counts} for r in replies], "--verbose")
         lines = run.stdout.splitlines()
         self.assertEqual(lines[0], "User prompt: Do it")
-        self.assertRegex(lines[1], r"^\[1/20\] gemini-2\.5-flash, \d+\.\d s\. Tokens: prompt 100 ")
+        self.assertTrue(lines[1].startswith("[1/20] gemini-2.5-flash. Tokens: prompt 100 (100 in"))
         self.assertEqual(
             lines[2:5],
             [
@@ -265,14 +280,14 @@ class Output(WithAgent):
             ],
         )
         self.assertIn(
-            "Tokens: prompt 100 (200 in all), response 7 (14 in all), thinking 3 (6 in all)",
+            "Tokens: prompt 100 (200 in total), response 7 (14 in total), thinking 3 (6 in total)",
             run.stdout,
         )
         self.assertEqual(lines[-3:], ["", "Final response:", "Done."])
 
     def test_missing_token_counts_are_counted_as_none(self) -> None:
         run = self.run_agent([text("ok") | {"usageMetadata": None}], "--verbose")
-        self.assertIn("Tokens: prompt 0 (0 in all)", run.stdout)
+        self.assertIn("Tokens: prompt 0 (0 in total)", run.stdout)
 
     def test_help_tells_exit_codes_and_variables_without_importing_the_sdk(self) -> None:
         for variable in ("-h", "--help"):
@@ -291,7 +306,11 @@ class Output(WithAgent):
         for prompt in ("", "   ", "\n"):
             self.assertEqual(self.run_agent([text("no")], prompt=prompt).code, 2)
         self.assertEqual(self.run_process([text("no")]).code, 2)
-        self.assertEqual(self.run_process([text("no")], "a", "b").code, 2)
+
+    def test_a_prompt_without_quotes_is_wrong_usage_with_a_hint(self) -> None:
+        run = self.run_agent([text("no")], "3", "+", "5", prompt="Calculate")
+        self.assertEqual((run.code, run.server.times), (2, []))
+        self.assertIn("unrecognized arguments: 3 + 5; put the prompt in quotes", run.stderr)
 
     def test_a_dash_reads_the_prompt_from_standard_input(self) -> None:
         run = self.run_process([text("ok")], "-", stdin="\ufeffGrüße\n".encode())
@@ -317,6 +336,19 @@ class WholeProgram(WithAgent):
         self.assertRegex(
             done.stderr, r"^ModuleNotFoundError: .*pip install -r requirements\.txt\n$"
         )
+
+    def test_an_older_python_is_told_which_one_is_needed(self) -> None:
+        self.copy_program()
+        versions = Path(sys.base_prefix).parent
+        older = [each for minor in (8, 9, 10, 11) for each in versions.glob(f"3.{minor}.*")]
+        for each in older:
+            command = [str(each / "bin/python"), "main.py", "Do it"]
+            done = subprocess.run(command, cwd=self.project, capture_output=True, check=False)
+            self.assertEqual((done.returncode, done.stdout), (1, b""))
+            wanted = f"Python 3.12 or later is needed; this is {each.name}\n"
+            self.assertEqual(done.stderr.decode(), wanted)
+        if not older:
+            self.skipTest("no older Python is installed beside this one")
 
     def test_each_example_prompt_is_answered_by_the_stand_in(self) -> None:
         for prompt, answer in EXAMPLES.items():

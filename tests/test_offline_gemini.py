@@ -4,6 +4,7 @@ python tests/test_offline_gemini.py
 """
 
 import copy
+import http.client
 import json
 import os
 import re
@@ -80,6 +81,8 @@ class StandIn(unittest.TestCase):
         self.assert_refused(
             [PROMPT | {"parts": [{"thought": True}]}], "required oneof field 'data'"
         )
+        both = [{"text": "", "functionCall": {"name": "one"}}]
+        self.assert_refused([PROMPT | {"parts": both}], "required oneof field 'data'")
 
     def test_a_last_turn_by_the_model_is_refused(self) -> None:
         said = {"role": "model", "parts": [{"text": "Hm."}]}
@@ -115,6 +118,25 @@ class StandIn(unittest.TestCase):
         tools = [{"functionDeclarations": [{"name": "run", "parameters": schema}]}]
         error = self.post({"contents": [PROMPT], "tools": tools})["error"]
         self.assertIn("items: missing field", error["message"])
+
+    def test_a_function_without_parameters_is_taken(self) -> None:
+        for declaration in ({"name": "now"}, {"name": "now", "parameters": {"type": "OBJECT"}}):
+            tools = [{"functionDeclarations": [declaration]}]
+            self.assertIn("candidates", self.post({"contents": [PROMPT], "tools": tools}))
+
+    def test_a_request_in_chunks_is_taken(self) -> None:
+        body = json.dumps({"contents": [PROMPT]}).encode()
+        with OfflineGemini([text("ok")]) as api:
+            connection = http.client.HTTPConnection(api.url.removeprefix("http://"))
+            path, headers = (
+                "/v1beta/models/gemini-2.5-flash:generateContent",
+                {"x-goog-api-key": KEY},
+            )
+            parts = iter((body[:7], body[7:30], body[30:]))
+            connection.request("POST", path, parts, headers, encode_chunked=True)
+            answer = connection.getresponse()
+            self.assertEqual((answer.status, api.requests), (200, [{"contents": [PROMPT]}]))
+            connection.close()
 
     def test_its_words_come_from_what_it_was_sent(self) -> None:
         prompt = {"role": "user", "parts": [{"text": "Calculate 3 + 5 using calculator/main.py"}]}
