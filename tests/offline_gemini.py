@@ -146,11 +146,16 @@ def signed_calls(content: Json) -> list[tuple[object, ...]]:
         (
             part["functionCall"].get("name"),
             part["functionCall"].get("id"),
-            part.get("thoughtSignature", "").replace("-", "+").replace("_", "/"),
+            str(part.get("thoughtSignature") or "").replace("-", "+").replace("_", "/"),
         )
-        for part in content.get("parts") or []
-        if "functionCall" in part
+        for part in dicts(content.get("parts"))
+        if isinstance(part.get("functionCall"), dict)
     ]
+
+
+def dicts(value: Any) -> list[Json]:
+    """The dicts in a list; tests also send replies that are broken in any place."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def wrong_tools(body: Json) -> str:
@@ -187,7 +192,7 @@ class OfflineGemini:
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
     def __enter__(self) -> "OfflineGemini":
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.005,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -217,7 +222,7 @@ class OfflineGemini:
             return failure(400, problem)
         answer = self.player(body)
         if not isinstance(answer, Fault):
-            self.sent += [c.get("content") or {} for c in answer.get("candidates") or []]
+            self.sent += dicts([each.get("content") for each in dicts(answer.get("candidates"))])
             answer = {"usageMetadata": usage(body), "modelVersion": model} | answer
         return answer
 
@@ -243,6 +248,7 @@ class Handler(BaseHTTPRequestHandler):
 
     api: OfflineGemini
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # the body need not wait until the head has been acknowledged
 
     def do_POST(self) -> None:
         raw = self.body()
