@@ -34,11 +34,7 @@ function_map: dict[str, Callable[..., str]] = {
 
 
 def call_function(function_call: types.FunctionCall, verbose: bool = False) -> types.Content:
-    """Run what the model asks for, and wrap what came of it in one function response.
-
-    The response holds `result` if the function ran, `error` if it could not be called. It carries
-    the call's id. With `verbose` the call and its result are printed.
-    """
+    """The response to a call, with its id: `result` if the function ran, `error` if it did not."""
     name, args = function_call.name or "", function_call.args or {}
     if verbose:
         print(f" - Calling function: {visible(name)}")
@@ -69,15 +65,14 @@ def run_function(name: str, args: dict[str, Any]) -> dict[str, str]:
 
 
 def as_meant(name: str, args: dict[str, Any]) -> dict[str, Any]:
-    """A copy of the arguments, the history keeps the others: an optional parameter is left out if
-    it is null, or "" but no string; a list that came as JSON text is a list."""
+    """A copy of the arguments as declared: null leaves an optional one out, text can be a list."""
     declarations = available_functions.function_declarations or []
     schema = next((each.parameters for each in declarations if each.name == name), None)
-    required = (schema and schema.required) or []
-    meant = dict(args)
+    meant = dict(args)  # the history keeps what the model sent
     for parameter, declared in ((schema and schema.properties) or {}).items():
         value, is_string = args.get(parameter), declared.type == types.Type.STRING
-        if parameter not in required and (value is None or (value == "" and not is_string)):
+        is_optional = parameter not in ((schema and schema.required) or [])
+        if is_optional and (value is None or (value == "" and not is_string)):
             meant.pop(parameter, None)
         elif declared.type == types.Type.ARRAY and isinstance(value, str):
             with suppress(ValueError, RecursionError):

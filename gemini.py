@@ -82,8 +82,7 @@ def failure_of(error: Exception) -> Failure:
         return lost(error)
     body = json.dumps(error.details, ensure_ascii=False)
     told = error.message if isinstance(error.message, str) and error.message else body
-    head = " ".join(str(each) for each in (error.code, error.status) if each)
-    words = f"{head}: {re.sub('<[^>]*>', ' ', told)}"  # some send a page of HTML
+    words = f"{error.code} {error.status or ''}".strip() + ": " + re.sub("<[^>]*>", " ", told)
     is_unknown_model = (error.code, error.status) == (404, "NOT_FOUND")
     return Failure(words, error.code, body, asked_delay(error.response, body), is_unknown_model)
 
@@ -92,10 +91,8 @@ def asked_delay(response: Any, body: str) -> float:
     """The seconds that the server asks to wait, in Retry-After, RetryInfo or its message, or 0."""
     from google.protobuf.duration_pb2 import Duration
 
-    delays, info = [0.0], Duration()
     header = getattr(response, "headers", {}).get("retry-after", "")
-    if header.isdecimal():
-        delays.append(float(header))
+    delays, info = [float(header) if header.isdecimal() else 0.0], Duration()
     for value in re.findall(r'"retryDelay": "([^"]*)"', body):
         with suppress(ValueError):  # another form asks for none
             info.FromJsonString(value)
@@ -112,9 +109,9 @@ def lost(error: Exception) -> Failure:
     while cause := causes[-1].__cause__ or causes[-1].__context__:
         causes.append(cause)
     kinds = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
-    if kinds & (NO_REPLY | NO_REQUEST):
-        return Failure(f"no reply: {plain(error)}", is_lasting=bool(kinds & NO_REQUEST))
-    return Failure("the reply cannot be read")
+    is_reply = not kinds & (NO_REPLY | NO_REQUEST)
+    words = "the reply cannot be read" if is_reply else f"no reply: {plain(error)}"
+    return Failure(words, is_lasting=bool(kinds & NO_REQUEST))
 
 
 def plain(error: Exception) -> str:
@@ -190,8 +187,8 @@ def trouble(reply: Reply) -> tuple[str, bool]:
 
 
 def model_turn(reply: Reply) -> Content:
-    """A reply as the next request has to carry it: as it came, thought signatures included, but
-    with text that JSON can hold, and with one kind of data in each part: the API refuses others."""
+    """A reply as it goes back: as it came, signatures included, but for text that no JSON can hold,
+    and with exactly one kind of data in each part, because the API refuses others."""
     parts: list[dict[str, Any]] = []
     for part in [each.model_dump(exclude_none=True) for each in reply.parts or []]:
         marks = {mark: part[mark] for mark in ("thought", "thought_signature") if mark in part}

@@ -19,19 +19,20 @@ import sys
 if sys.version_info < (3, 12):  # noqa: UP036  Read by such a Python up to here, and no further.
     sys.exit("Python 3.12 or later is needed; this is " + sys.version.split()[0])
 
-import argparse
 import io
 import logging
 import os
 import re
 import signal
 import warnings
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections import Counter
 from contextlib import suppress
 from time import sleep
 from typing import TYPE_CHECKING
 
 import gemini
+from functions.confine import what_is_not_enforced
 from functions.text import one_line, visible
 
 # Importing the SDK takes half a second. Only what needs it does so: --help answers at once.
@@ -45,7 +46,6 @@ MAX_ITERATIONS = 20
 MAX_UNUSABLE_REPLIES = 3
 TIMEOUT_MILLISECONDS = 120_000  # of each read; a server that sends byte by byte never exceeds it
 MAX_REQUEST_SECONDS = 240
-MAX_LINE = 1000
 DEFAULT_MODEL, REPLACEMENT_MODEL = "gemini-2.5-flash", "gemini-3.5-flash-lite"
 ADDRESS = r"https?://([^\s/\[\]]+|\[[\da-fA-F:.]+\])(:\d+)?(/\S*)?(?<!/v1beta)(?<!/v1beta/)"
 TOKENS = {"prompt": "prompt", "response": "candidates", "thinking": "thoughts"}
@@ -76,10 +76,9 @@ def main() -> None:
     raise gemini.AgentError(f"no final answer after {MAX_ITERATIONS} iterations; try --verbose")
 
 
-def parse_arguments() -> argparse.Namespace:
+def parse_arguments() -> Namespace:
     """The prompt, as valid text, and --verbose. Exits with 2 on wrong usage."""
-    layout = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("prompt", help="what is to be done; - reads it from standard input")
     parser.add_argument("--verbose", action="store_true", help="show calls, results and tokens too")
     arguments, more = parser.parse_known_args()
@@ -104,8 +103,6 @@ def connect() -> tuple[Client, str, str]:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # imports can lose a Ctrl-C
     from google.genai import Client, types
 
-    from functions.confine import what_is_not_enforced
-
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     warn(what_is_not_enforced())
     options = types.HttpOptions(
@@ -125,8 +122,7 @@ def connect() -> tuple[Client, str, str]:
 
 
 def read_settings() -> tuple[str, str]:
-    """The API key and GEMINI_MODEL, once .env has filled what is unset or blank in the environment.
-    Raises an error for a setting that cannot be meant, before anything is sent."""
+    """The API key and GEMINI_MODEL. What the environment lacks, or has blank, comes from .env."""
     from dotenv import dotenv_values
 
     try:
@@ -143,8 +139,9 @@ def read_settings() -> tuple[str, str]:
     if not re.fullmatch(r"[!#-&(-\[\]-~]+", key):  # printable ASCII without quotes or backslash
         raise gemini.AgentError("GEMINI_API_KEY holds characters that no key has; copy it again")
     if address and not re.fullmatch(ADDRESS, address):
-        wanted = "http://HOST or https://HOST, without /v1beta"
-        raise gemini.AgentError(f"GOOGLE_GEMINI_BASE_URL must be {wanted}, not {address}")
+        raise gemini.AgentError(
+            f"GOOGLE_GEMINI_BASE_URL is not an address, or has /v1beta: {address}"
+        )
     return key, model
 
 
@@ -201,8 +198,7 @@ def ask_again(messages: list[Content], problem: str, may_pass: bool, unusable: i
 
 
 def generate_conversation(reply: Reply, messages: list[Content], verbose: bool, step: str) -> str:
-    """Append a reply, and the responses of the functions that it calls, in one turn. Returns the
-    answer, or "" if there were calls."""
+    """The answer in a reply, or "" if it called functions; then their responses are appended."""
     from call_function import call_function
 
     messages.append(gemini.model_turn(reply))
@@ -240,10 +236,10 @@ def warn(message: str) -> None:
     if not message:
         return
     show_status("")
-    key = os.environ.get("GEMINI_API_KEY", "").strip()
-    message = message.replace(key, "[GEMINI_API_KEY]") if key else message
+    key = os.environ.get("GEMINI_API_KEY", "").strip() or "\n"
     with suppress(OSError):
-        print(visible(" ".join(message.split())[:MAX_LINE]), file=sys.stderr)
+        line = " ".join(message.split()).replace(key, "[GEMINI_API_KEY]")
+        print(visible(line[:1000]), file=sys.stderr)
 
 
 def show_status(text: str, verbose: bool = False) -> None:
@@ -295,9 +291,7 @@ def prepare() -> None:
 if __name__ == "__main__":
     prepare()
     exit_code = run()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
-    # Nothing is left to clean up. To take the interpreter apart would last as long as a request.
-    os._exit(exit_code)
+    os._exit(exit_code)  # nothing is left to clean up, and to take the interpreter apart is slow
