@@ -30,6 +30,38 @@ from functions.write_file import write_file
 
 LIST = ("get_files_info", {"directory": "."})
 READ = ("get_file_content", {"file_path": "lorem.txt"})
+RUN = ("run_python_file", {"file_path": "main.py", "args": ["3 + 5"]})
+# main.py with a clock at each of its steps; the last line of its output is what they showed.
+CLOCK = """
+import functools, json, os, sys, time
+from collections import defaultdict
+spent = defaultdict(list)
+def clocked(label, function):
+    @functools.wraps(function)
+    def run(*arguments, **named):
+        before, started = sum(map(sum, spent.values())), time.perf_counter()
+        try:
+            return function(*arguments, **named)
+        finally:
+            inner = sum(map(sum, spent.values())) - before
+            spent[label].append(time.perf_counter() - started - inner)
+    return run
+def load():
+    import google.genai.types
+sys.path.insert(0, {project!r})
+import main
+clocked("import the SDK", load)()
+import call_function
+main.connect = clocked("make the client", main.connect)
+main.ask = clocked("requests", main.ask)
+main.generate_conversation = clocked("other functions", main.generate_conversation)
+functions = call_function.function_map
+functions["run_python_file"] = clocked("confined run", functions["run_python_file"])
+main.prepare()
+main.run()
+print(json.dumps(spent), flush=True)
+os._exit(0)
+"""
 # The loop of the description with the SDK alone: no retry, no limit, no confinement.
 MINIMAL = """
 import os, sys
@@ -110,16 +142,34 @@ def bench_whole() -> None:
     compare("whole run: 4 requests / minimal SDK loop", ours, minimal, 9)
 
 
+def clocked(replies: list[Reply]) -> dict[str, list[float]]:
+    """The seconds that one run spends in each step; "all" is what it takes from outside."""
+    with OfflineGemini(replies) as api:
+        command = [sys.executable, "-c", CLOCK.format(project=str(PROJECT)), "Do it"]
+        started = time.perf_counter()
+        done = subprocess.run(command, env=environment(api.url), capture_output=True, check=True)
+        spent: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
+    return spent | {"all": [time.perf_counter() - started]}
+
+
+def bench_shares() -> None:
+    """Where the time of a run of four requests goes, one of them with a confined script."""
+    runs = [clocked([calls(LIST), calls(READ), calls(RUN), text("ok")]) for _ in range(9)]
+    median = {step: statistics.median(sum(run[step]) for run in runs) for step in runs[0]}
+    whole = median.pop("all")
+    median["start Python, import main.py, leave"] = whole - sum(median.values())
+    for step, seconds_spent in median.items():
+        print(f"shares: {step:40} {seconds_spent * 1000:9.1f} ms {seconds_spent / whole:9.0%}")
+
+
 def bench_iterations() -> None:
-    """Twenty replies with 10,000-character results: time per iteration, and the process's peak."""
-    times: list[float] = []
-    for count in (2, 19):
-        replies = [*itertools.repeat(calls(READ), count), text("ok")]
-        run = agent([str(PROJECT / "main.py")], list(replies))
-        times.append(statistics.median(seconds(run) for _ in range(5)))
-        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
-        print(f"iterations: {count + 1:2} replies {times[-1] * 1000:34.0f} ms   peak {most} MiB")
-    print(f"iterations: each {(times[1] - times[0]) / 17 * 1000:45.1f} ms")
+    """Twenty replies with 10,000-character results: how requests grow, and the process's peak."""
+    runs = [clocked([*itertools.repeat(calls(READ), 19), text("ok")])["requests"] for _ in range(5)]
+    for number in (1, 5, 10, 15, 20):
+        cost = statistics.median(run[number - 1] for run in runs) * 1000
+        print(f"iterations: request {number:2} {cost:37.1f} ms")
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+    print(f"iterations: peak memory {most:33} MiB")
 
 
 def bench_run() -> None:
@@ -193,7 +243,7 @@ def bench_files() -> None:
 
 
 def main() -> None:
-    parts = (bench_start, bench_whole, bench_iterations, bench_run, bench_files)
+    parts = (bench_start, bench_whole, bench_shares, bench_iterations, bench_run, bench_files)
     print(f"{'':48} {'ours':>12} {'plain':>12}")
     for part in parts:
         if not sys.argv[1:] or part.__name__.removeprefix("bench_").startswith(tuple(sys.argv[1:])):
