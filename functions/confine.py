@@ -1,37 +1,27 @@
 """Give up every right that a script of the model does not need, then become the script.
 
-    python -I -S confine.py ROOT SCRIPT ARGS...
+    python -I -S confine.py AGENT REPORT ROOT SCRIPT ARGS...
 
-The kernel holds what is given up (Landlock for files, seccomp for system calls, resource limits),
-so it holds for native code too, and nothing brings it back. run_python_file starts it as LAUNCHER,
-which imports it instead, so that it is not compiled anew each time (3 ms of 30).
+The script dies with the process AGENT. The file of descriptor REPORT is emptied when it starts; a
+text that is there afterwards says why it was not run. The kernel enforces, on native code too, on
+Linux 5.13 or later, on x86_64 and aarch64:
+- files (Landlock): it reads what `readable` lists, reads and writes ROOT and TMPDIR, and opens
+  nothing else, .env included;
+- system calls (seccomp): it makes only those of the tables. So it has no network, and no socket
+  except the pair with which asyncio wakes itself; it makes no link, FIFO or device; it starts,
+  signals, traces, limits and slows down no process; it has no namespace, keyring, shared memory,
+  queue or semaphore. Changes to modes, owners, times and attributes only seem to succeed;
+- LIMITS for CPU time, memory that it maps, size of a file, open files; no core dump; no privilege.
 
-Held, on Linux 5.13 or later, on x86_64 and aarch64:
-- files: it reads the Python installation, site-packages and the system's libraries and tables
-  (`readable`); it reads and writes ROOT and its own temporary directory (TMPDIR); it opens nothing
-  else, .env included;
-- it makes no link, FIFO, socket or device, and changes no mode, owner, time or attribute (those
-  calls answer success and do nothing, as shutil and tarfile insist on them);
-- no network and no socket, but for the pair that asyncio wakes itself with;
-- one process with its threads: it executes nothing, starts none, and signals, traces, limits and
-  slows down none;
-- no privilege, no namespace, no kernel keyring, no shared memory, queue or semaphore;
-- LIMITS for CPU time, memory, the size of a file and open files; no core dump;
-- it dies with the agent. Its time, its threads and its disk in all, run_python_file watches.
-
-Not held:
-- whether a file outside exists, its size, its times and where a link points can be seen: nothing
-  mediates stat and readlink;
-- hard links to outside that were in ROOT before are followed;
+Not enforced:
+- it sees that a file outside exists, its size, its times, where a link points; it can lock what it
+  may read, and follow hard links to outside that were in ROOT before;
 - what is in ROOT afterwards is untrusted: to run it, or git in it, is to run the model's code;
-- on Landlock before version 6 (Linux 6.12) some things rest on seccomp alone; on version 1 a rename
-  from one directory to another fails;
-- faults of the kernel itself.
+- before Landlock 6 (Linux 6.12) some things rest on seccomp alone; with Landlock 1 (before 5.19) a
+  rename from one directory to another fails; faults of the kernel itself.
 """
 
-from __future__ import annotations
-
-# What is imported here each run pays for: contextlib alone would cost 4 ms of 30.
+# Each run pays for what is imported here: contextlib alone would cost 4 ms of 30.
 import ctypes
 import errno
 import os
@@ -40,85 +30,95 @@ import site
 import struct
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+RLIMIT_SIGPENDING = 11  # `resource` names it on Linux only; this module is imported elsewhere too
 LIMITS = {
     resource.RLIMIT_CPU: (30, 31),  # SIGXCPU, which names the limit; a second later SIGKILL
-    resource.RLIMIT_AS: (2 << 30, 2 << 30),
+    resource.RLIMIT_AS: (2 << 30, 2 << 30),  # memory that it maps, used or not
     resource.RLIMIT_FSIZE: (64 << 20, 64 << 20),
     resource.RLIMIT_NOFILE: (256, 256),
     resource.RLIMIT_CORE: (0, 0),
-    resource.RLIMIT_SIGPENDING: (256, 256),
+    RLIMIT_SIGPENDING: (256, 256),
 }
+# Imported, not run, this module is compiled once, and not anew in each run (3 ms of 30).
 IMPORT = "import sys; sys.path.append(sys.argv.pop(1)); import confine; confine.main()"
 LAUNCHER = ["-I", "-S", "-c", IMPORT, os.path.dirname(os.path.abspath(__file__))]
-# How the launcher says that the rights could not be given up, and that the script did not run.
-NOT_CONFINED, FAILURE = 97, "confine.py: "
 
 # System calls: name, number on x86_64 (the kernel's asm/unistd_64.h) and on aarch64 (its
-# asm-generic/unistd.h). The key is the error that they answer; 0 is success, with nothing done.
+# asm-generic/unistd.h); one number if it is the same on both. Linux 6.18 was read: what no table
+# names up to NEWEST is refused with EPERM, and above it answers ENOSYS, like on an older kernel.
 MACHINES = {"x86_64": (1, 0xC000003E), "aarch64": (2, 0xC00000B7)}  # column, AUDIT_ARCH
+NEWEST = 469
+ALLOWED = """
+    read 0 63, write 1 64, pread64 17 67, pwrite64 18 68, readv 19 65, writev 20 66, preadv 295 69,
+    pwritev 296 70, preadv2 327 286, pwritev2 328 287, close 3 57, lseek 8 62, fstat 5 80,
+    stat 4 -, lstat 6 -, newfstatat 262 79, statx 332 291, access 21 -, faccessat 269 48,
+    faccessat2 439, readlink 89 -, readlinkat 267 78, getdents64 217 61, getcwd 79 17, chdir 80 49,
+    fchdir 81 50, dup 32 23, dup2 33 -, dup3 292 24, pipe 22 -, pipe2 293 59, mkdir 83 -,
+    mkdirat 258 34, rmdir 84 -, unlink 87 -, unlinkat 263 35, rename 82 -, renameat 264 38,
+    ftruncate 77 46, flock 73 32, fsync 74 82, fdatasync 75 83, fadvise64 221 223, sendfile 40 71,
+    copy_file_range 326 285, splice 275 76, statfs 137 43, fstatfs 138 44, umask 95 166,
+    mmap 9 222, munmap 11 215, mremap 25 216, mprotect 10 226, brk 12 214, madvise 28 233,
+    msync 26 227, mlock 149 228, munlock 150 229,
+    futex 202 98, set_robust_list 273 99, set_tid_address 218 96, rseq 334 293, membarrier 324 283,
+    sched_yield 24 124, gettid 186 178, getcpu 309 168, exit 60 93, exit_group 231 94,
+    restart_syscall 219 128, arch_prctl 158 -,
+    poll 7 -, ppoll 271 73, select 23 -, pselect6 270 72, epoll_create1 291 20, epoll_ctl 233 21,
+    epoll_wait 232 -, epoll_pwait 281 22, eventfd2 290 19, nanosleep 35 101,
+    clock_nanosleep 230 115, pause 34 -, alarm 37 -, getitimer 36 102, setitimer 38 103,
+    timerfd_create 283 85, timerfd_settime 286 86, timerfd_gettime 287 87, wait4 61 260,
+    waitid 247 95,
+    rt_sigaction 13 134, rt_sigprocmask 14 135, rt_sigreturn 15 139, rt_sigpending 127 136,
+    rt_sigtimedwait 128 137, rt_sigsuspend 130 133, sigaltstack 131 132, signalfd4 289 74,
+    clock_gettime 228 113, clock_getres 229 114, gettimeofday 96 169, time 201 -, times 100 153,
+    getpid 39 172, getppid 110 173, getuid 102 174, geteuid 107 175, getgid 104 176,
+    getegid 108 177, getresuid 118 148, getresgid 120 150, getgroups 115 158, getpgid 121 155,
+    getpgrp 111 -, getsid 124 156, capget 125 90, getpriority 140 141, sched_getaffinity 204 123,
+    sched_getparam 143 121, sched_getscheduler 145 120, sched_getattr 315 275,
+    sched_get_priority_max 146 125, sched_get_priority_min 147 126, sched_rr_get_interval 148 127,
+    getrusage 98 165, sysinfo 99 179, uname 63 160, getrandom 318 278, sendto 44 206,
+    recvfrom 45 207, shutdown 48 210, getsockname 51 204, getpeername 52 205, getsockopt 55 209
+"""
+# The key is the error that they answer instead; 0 is success, with nothing done.
 ANSWERED = {
-    errno.EPERM: """
-        fork 57 -, vfork 58 -, execveat 322 281, ptrace 101 117, process_vm_readv 310 270,
-        process_vm_writev 311 271, pidfd_getfd 438 438, pidfd_send_signal 424 424, tkill 200 130,
-        setpriority 141 140, ioprio_set 251 30, sched_setparam 142 118,
-        sched_setscheduler 144 119, sched_setaffinity 203 122, sched_setattr 314 274,
-        socket 41 198, bind 49 200, connect 42 203, listen 50 201, unshare 272 97, setns 308 268,
-        statmount 457 457, listmount 458 458, bpf 321 280, perf_event_open 298 241,
-        userfaultfd 323 282, io_uring_setup 425 425, io_setup 206 0, add_key 248 217,
-        request_key 249 218, keyctl 250 219, memfd_create 319 279, memfd_secret 447 447,
-        mq_open 240 180, shmget 29 194, shmat 30 196, shmctl 31 195, semget 64 190, semop 65 193,
-        semctl 66 191, semtimedop 220 192, msgget 68 186, msgsnd 69 189, msgrcv 70 188,
-        msgctl 71 187, inotify_init 253 -, inotify_init1 294 26, inotify_add_watch 254 27,
-        fanotify_init 300 262, open_by_handle_at 304 265, truncate 76 45, link 86 -, linkat 265 37
-    """,
-    # These keep in memory, where no filter looks, what is asked of clone and openat below.
-    errno.ENOSYS: "clone3 435 435, openat2 437 437",
+    # These keep in memory, which no filter reads, what is asked of clone and openat below.
+    errno.ENOSYS: "clone3 435, openat2 437",
     # Attributes could be read of any file; what is allocated unwritten, nobody counts.
     errno.ENOTSUP: """
         getxattr 191 8, lgetxattr 192 9, fgetxattr 193 10, listxattr 194 11, llistxattr 195 12,
-        flistxattr 196 13, getxattrat 464 464, listxattrat 465 465, fallocate 285 47
+        flistxattr 196 13, getxattrat 464, listxattrat 465, file_getattr 468, fallocate 285 47
     """,
     # shutil and tarfile insist on these.
     0: """
-        chmod 90 -, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452, chown 92 -, lchown 94 -,
+        chmod 90 -, fchmod 91 52, fchmodat 268 53, fchmodat2 452, chown 92 -, lchown 94 -,
         fchown 93 55, fchownat 260 54, utime 132 -, utimes 235 -, futimesat 261 -,
         utimensat 280 88, setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, removexattr 197 14,
-        lremovexattr 198 15, fremovexattr 199 16, setxattrat 463 463, removexattrat 466 466,
-        file_setattr 469 469
+        lremovexattr 198 15, fremovexattr 199 16, setxattrat 463, removexattrat 466,
+        file_setattr 469
     """,
 }
-# Allowed only where the argument of that index has one of the values (SELF: its own process id).
+# Allowed only if the argument of each index has one of the values (SELF: its own process id).
 SELF = -1
-ONLY_WITH = {
-    "clone 56 220": (0, (0x3D0F00, 0x7D0F00)),  # the flags with which C libraries start a thread
-    "socketpair 53 199": (1, (0o2000001,)),  # SOCK_STREAM | SOCK_CLOEXEC, for asyncio
-    "prlimit64 302 261": (0, (0, SELF)),
-    "kill 62 129": (0, (SELF,)),
-    "tgkill 234 131": (0, (SELF,)),
-    "rt_sigqueueinfo 129 138": (0, (SELF,)),
-    "rt_tgsigqueueinfo 297 240": (0, (SELF,)),
-    "close_range 436 436": (2, (0, 4)),  # not CLOSE_RANGE_UNSHARE
-    "prctl 157 167": (0, (15, 16, 39)),  # thread names, PR_GET_NO_NEW_PRIVS
+# CLONE_VM, _FS, _FILES, _SIGHAND, _THREAD, _SYSVSEM, _SETTLS, _PARENT_SETTID, _CHILD_CLEARTID: how
+# C libraries start a thread.
+THREAD = 0x100 | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000 | 0x80000 | 0x100000 | 0x200000
+ONLY_WITH: dict[str, dict[int, tuple[int, ...]]] = {
+    "clone 56 220": {0: (THREAD, THREAD | 0x400000)},  # musl adds CLONE_DETACHED
+    "socketpair 53 199": {0: (1,), 1: (0o2000001,)},  # AF_UNIX; SOCK_STREAM | SOCK_CLOEXEC: asyncio
+    "prlimit64 302 261": {0: (0, SELF)},
+    "kill 62 129, tgkill 234 131, rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240": {0: (SELF,)},
+    "renameat2 316 276": {4: (0, 1, 2)},  # not RENAME_WHITEOUT, which makes a device
+    "close_range 436": {2: (0, 4)},  # not CLOSE_RANGE_UNSHARE
+    "prctl 157 167": {0: (15, 16, 39)},  # thread names, PR_GET_NO_NEW_PRIVS
     # Descriptors, their flags, locks; no owner, signal, lease, notice or size of a pipe.
-    "fcntl 72 25": (1, (*range(8), 36, 37, 38, 1030)),
+    "fcntl 72 25": {1: (*range(8), 36, 37, 38, 1030)},
     # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, FICLONE; no owner, no attribute.
-    "ioctl 16 29": (1, (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x40049409)),
+    "ioctl 16 29": {1: (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x40049409)},
 }
 # The index of the mode with which these make a file: not setuid, not setgid.
-WITH_MODE = {
-    "open 2 -": 2,
-    "creat 85 -": 1,
-    "openat 257 56": 3,
-    "mknod 133 -": 1,
-    "mknodat 259 33": 2,
-}
+WITH_MODE = {"open 2 -": 2, "creat 85 -": 1, "openat 257 56": 3}
 EXECVE, SETUID_BITS = "execve 59 221", 0o6000
 
-# Rights over files are consecutive bits; how many there are says the version of Landlock.
+# Rights over files are consecutive bits; the version of Landlock says how many there are.
 FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16, 6: 16, 7: 16, 8: 16, 9: 17}
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = (1 << bit for bit in range(6))
 MAKE_DIR, MAKE_REG, REFER, TRUNCATE = 1 << 7, 1 << 8, 1 << 13, 1 << 14
@@ -136,26 +136,24 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 def main() -> None:
     """Give up the rights, in the order in which each still allows the next; then run the script."""
-    root, script, *arguments = sys.argv[1:]
+    agent, report, root, script, *arguments = sys.argv[1:]
+    os.set_inheritable(int(report), False)
     try:
         limit_resources()
-        die_with(int(os.environ.pop("AGENT_PID", os.getppid())))
+        die_with(int(agent))
         prctl(38, 1)  # PR_SET_NO_NEW_PRIVS
         restrict_files((root, os.environ["TMPDIR"]))
         drop_capabilities()
         interpreter = at_secret_address(os.fsencode(sys.executable))
         filter_system_calls(interpreter)
+        os.ftruncate(int(report), 0)
         execute(interpreter, [sys.executable, "-s", script, *arguments])
     except Exception as error:
-        print(f"{FAILURE}{type(error).__name__}: {error}", file=sys.stderr)
-        sys.exit(NOT_CONFINED)
+        os.pwrite(int(report), f"{type(error).__name__}: {error}".encode(), 0)
 
 
 def landlock_version() -> int:
-    """The version of Landlock that the kernel offers; 0 where it or the machine has none.
-
-    Raises OSError where the kernel has it and refuses it: then nothing is to run.
-    """
+    """The version of Landlock that the kernel offers; 0 if there is none; OSError if refused."""
     if sys.platform != "linux" or os.uname().machine not in MACHINES or sys.maxsize < 1 << 32:
         return 0
     try:
@@ -166,31 +164,36 @@ def landlock_version() -> int:
         raise
 
 
-def what_is_not_held() -> str:
-    """A warning, where the kernel cannot confine; "" where it can, or refuses to."""
+def what_is_not_enforced() -> str:
+    """A warning if the kernel cannot confine; "" if it can, or refuses to."""
     try:
-        can_confine = landlock_version() > 0
+        if landlock_version() > 0:
+            return ""
     except OSError:
-        can_confine = True
-    warning = (
+        return ""
+    return (
         "Warning: this system cannot confine scripts: they can read and change your files, use the "
         "network and start programs. Only key, input and time are kept from them."
     )
-    return "" if can_confine else warning
 
 
 def system_call(number: int, *arguments: int | bytes | None) -> int:
     """The result of a system call that the standard library does not offer; OSError if it fails."""
     passed = [ctypes.c_long(x) if isinstance(x, int) else x for x in arguments]
-    result: int = libc.syscall(ctypes.c_long(number), *passed)
+    return check(libc.syscall(ctypes.c_long(number), *passed), f"system call {number}")
+
+
+def check(result: int, what: str) -> int:
+    """The result of a call of the C library; OSError if it says that it failed."""
     if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
     return result
 
 
-def prctl(option: int, value: int) -> None:
-    if libc.prctl(option, ctypes.c_ulong(value), *[ctypes.c_ulong(0)] * 3):
-        raise OSError(ctypes.get_errno(), f"prctl {option}")
+def prctl(option: int, value: int, address: bytes | None = None) -> None:
+    """Change what the kernel does with this process; OSError if it does not take it."""
+    unused = [ctypes.c_ulong(0)] * 2
+    check(libc.prctl(option, ctypes.c_ulong(value), address, *unused), f"prctl {option}")
 
 
 def die_with(agent: int) -> None:
@@ -201,15 +204,15 @@ def die_with(agent: int) -> None:
 
 
 def limit_resources() -> None:
-    """Each limit, or the one that holds already, if that is lower."""
+    """Set each limit, or leave the one that is set already, if that is lower."""
     for kind, ours in LIMITS.items():
-        held = resource.getrlimit(kind)[1]
-        soft, hard = (each if held == resource.RLIM_INFINITY else min(each, held) for each in ours)
+        most = resource.getrlimit(kind)[1]
+        soft, hard = (each if most == resource.RLIM_INFINITY else min(each, most) for each in ours)
         resource.setrlimit(kind, (soft, hard))
 
 
 def restrict_files(writable: tuple[str, str]) -> None:
-    """Landlock: what no rule allows is refused, TCP and abstract sockets too."""
+    """Let Landlock refuse what no rule allows, TCP and abstract sockets too."""
     version = landlock_version()
     rights = (1 << FILE_RIGHTS[min(version, max(FILE_RIGHTS))]) - 1
     network, scope = 3 if version >= 4 else 0, 3 if version >= 6 else 0
@@ -220,119 +223,110 @@ def restrict_files(writable: tuple[str, str]) -> None:
         allow(ruleset, path, WORK & rights)
     allow(ruleset, "/dev/null", (READ_FILE | WRITE_FILE | TRUNCATE) & rights)
     system_call(446, ruleset, 0)  # landlock_restrict_self
-    os.close(ruleset)
 
 
 def readable() -> list[str]:
-    """The files and directories that Python itself needs. Never sys.prefix: in a virtual
-    environment made with `python -m venv .` that is the project, with its .env."""
+    """The files and directories that Python and common packages need. Never sys.prefix: in a
+    virtual environment made with `python -m venv .` that is the project, with its .env."""
     environment = os.path.dirname(os.path.dirname(sys.executable))
+    packages = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
     return [
-        os.path.realpath(sys.executable),
-        f"{environment}/pyvenv.cfg",
-        f"{sys.base_prefix}/lib",
-        f"{sys.base_prefix}/{sys.platlibdir}",
-        *site.getsitepackages([environment, sys.base_prefix]),
-        *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store", "/etc/ld.so.cache"),
-        *("/etc/localtime", "/usr/share/zoneinfo", "/usr/share/locale", "/dev/urandom"),
-        "/etc/mime.types",
+        *(os.path.realpath(sys.executable), f"{environment}/pyvenv.cfg"),
+        # Debian's getsitepackages names that of a virtual environment only once it is set up.
+        *(f"{environment}/{packages}", *site.getsitepackages([environment, sys.base_prefix])),
+        *(f"{sys.base_prefix}/lib", f"{sys.base_prefix}/{sys.platlibdir}", "/nix/store"),
+        *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/etc/localtime"),
+        *("/usr/share/zoneinfo", "/usr/share/locale", "/usr/share/fonts", "/etc/mime.types"),
+        *("/dev/urandom", "/proc/self/maps"),
     ]
 
 
 def allow(ruleset: int, path: str, rights: int) -> None:
     """Add a rule for what is below `path`, if it is there."""
-    try:
+    if os.path.exists(path):
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    if not os.path.isdir(path):
-        rights &= ON_A_FILE
-    system_call(445, ruleset, 1, struct.pack("=Qi", rights, place), 0)  # landlock_add_rule
-    os.close(place)
+        rights &= -1 if os.path.isdir(path) else ON_A_FILE
+        system_call(445, ruleset, 1, struct.pack("=Qi", rights, place), 0)  # landlock_add_rule
+        os.close(place)
 
 
 def drop_capabilities() -> None:
-    """All of root's privileges, for good: PR_SET_NO_NEW_PRIVS keeps exec from giving them back."""
+    """Drop all of root's privileges; after PR_SET_NO_NEW_PRIVS no exec gives them back."""
     version_3 = struct.pack("Ii", 0x20080522, 0)
-    if libc.capset(version_3, bytes(24)):
-        raise OSError(ctypes.get_errno(), "capset")
+    check(libc.capset(version_3, bytes(24)), "capset")
 
 
-def at_secret_address(text: bytes) -> int:
-    """Put a text where a script cannot guess it.
+def at_secret_address(path: bytes) -> int:
+    """The address, which no script can guess, at which the path now stands.
 
-    The filter compares addresses, not what is there. What may be executed is what stands at this
-    one: the interpreter, now; nothing, once it has replaced this process. For a script that could
-    execute a program from a thread would lose PR_SET_PDEATHSIG.
+    The launcher becomes the script by execve, after the filter is set; so the filter must allow
+    one execve. It cannot read a path, only compare the address of one: this address is allowed, and
+    no other. A successful execve replaces all memory, so that nothing stands there afterwards. The
+    price: a script that hits one of 2**39 addresses (it has time for 2**25 tries) could execute a
+    program that it may read, still confined; from a thread, it would outlive the agent.
     """
     hint = ctypes.c_void_p(int.from_bytes(os.urandom(4)) << 12)
-    libc.mmap.restype = ctypes.c_void_p
-    page = libc.mmap(hint, 4096, 3, 0x22, -1, 0)  # readable, writable; private, anonymous
-    address = int(page) + 16 * os.urandom(1)[0] % 2048
-    ctypes.memmove(address, text, len(text) + 1)
+    libc.mmap.restype = ctypes.c_long
+    page = check(libc.mmap(hint, 4096, 3, 0x22, -1, 0), "mmap")  # read, write; private, anonymous
+    address = page + 16 * (os.urandom(1)[0] % 128)
+    ctypes.memmove(address, path, len(path) + 1)
     return address
 
 
 def execute(interpreter: int, words: list[str]) -> None:
-    """os.execv, for a program that is given by the address of its path."""
-    variables = [f"{name}={value}" for name, value in os.environ.items()]
-    argv, environment = (
-        (ctypes.c_char_p * (len(some) + 1))(*map(os.fsencode, some), None)
-        for some in (words, variables)
-    )
-    libc.execve(ctypes.c_void_p(interpreter), argv, environment)
-    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    """Do what os.execv does, with a program that is given by the address of its path."""
+    argv = (ctypes.c_char_p * (len(words) + 1))(*map(os.fsencode, words), None)
+    check(libc.execv(ctypes.c_void_p(interpreter), argv), "execv")
 
 
 def filter_system_calls(interpreter: int) -> None:
-    """seccomp: a program that the kernel asks at each system call."""
+    """Set seccomp's filter: a program that the kernel asks at each system call."""
     program = b"".join(rules(*MACHINES[os.uname().machine], interpreter))
     buffer = ctypes.create_string_buffer(program)
-    address = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
-    if libc.prctl(22, ctypes.c_ulong(2), address, ctypes.c_ulong(0), ctypes.c_ulong(0)):
-        raise OSError(ctypes.get_errno(), "seccomp")
+    prctl(22, 2, struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer)))
 
 
-def rules(column: int, architecture: int, interpreter: int) -> Iterator[bytes]:
-    """The program's instructions: the machine's own calls by their numbers, no other machine's
-    (32-bit, x32), then each table in turn."""
-    yield instruction(LOAD, 4)  # seccomp_data.arch
-    yield instruction(EQUAL, architecture, 1, 0) + instruction(RETURN, REFUSE)
-    yield instruction(LOAD, 0)  # seccomp_data.nr
-    yield instruction(AT_LEAST, 0x40000000, 0, 1) + instruction(RETURN, REFUSE)
-    for call, (index, values) in ONLY_WITH.items():
-        wanted = [os.getpid() if value == SELF else value for value in values]
-        tests = b"".join(test(EQUAL, value, ALLOW) for value in wanted)
-        yield rule(call.split()[column], argument(index) + tests + instruction(RETURN, REFUSE))
-    for call, index in WITH_MODE.items():
-        has_bits = test(HAS_BITS, SETUID_BITS, REFUSE)
-        yield rule(call.split()[column], argument(index) + has_bits + instruction(RETURN, ALLOW))
-    lower = argument(0) + instruction(EQUAL, interpreter & 0xFFFFFFFF, 1, 0)
-    upper = argument(0, 4) + test(EQUAL, interpreter >> 32, ALLOW) + instruction(RETURN, REFUSE)
-    yield rule(EXECVE.split()[column], lower + instruction(RETURN, REFUSE) + upper)
-    for error, table in ANSWERED.items():
-        for call in table.split(","):
-            yield rule(call.split()[column], instruction(RETURN, ERRNO | error))
-    yield instruction(RETURN, ALLOW)
+def rules(column: int, architecture: int, interpreter: int) -> list[bytes]:
+    """The program's instructions: only this machine's calls, then each table, then a refusal."""
+    allowed, refused = instruction(RETURN, ALLOW), instruction(RETURN, REFUSE)
+    unknown = instruction(RETURN, ERRNO | errno.ENOSYS)
+    found = [instruction(LOAD, 4) + instruction(EQUAL, architecture, 1) + refused]  # its arch
+    found += [instruction(LOAD, 0) + instruction(AT_LEAST, NEWEST + 1, 0, 1) + unknown]  # its nr
+    for calls, conditions in ONLY_WITH.items():
+        tests = [argument(index) + one_of(*values) for index, values in conditions.items()]
+        found += answer(calls, column, b"".join(tests) + allowed)
+    for calls, index in WITH_MODE.items():
+        test = argument(index) + instruction(HAS_BITS, SETUID_BITS, 0, 1) + refused
+        found += answer(calls, column, test + allowed)
+    address = argument(0) + one_of(interpreter) + argument(0, 4) + one_of(interpreter >> 32)
+    found += answer(EXECVE, column, address + allowed)
+    found += answer(ALLOWED, column, allowed)
+    for error, calls in ANSWERED.items():
+        found += answer(calls, column, instruction(RETURN, ERRNO | error))
+    return [*found, refused]
 
 
-def rule(number: str, answer: bytes) -> bytes:
-    """For the system call of this number the answer, for another the next rule."""
-    if number == "-":
-        return b""
-    return instruction(EQUAL, int(number), 0, len(answer) // 8) + answer
+def answer(calls: str, column: int, what: bytes) -> list[bytes]:
+    """For each of these calls: do this if it is the one, and else go on to the next."""
+    numbers = [call.split()[1:] for call in calls.split(",")]
+    own = [each[min(column, len(each)) - 1] for each in numbers]
+    return [instruction(EQUAL, int(x), 0, len(what) // 8) + what for x in own if x != "-"]
 
 
 def argument(index: int, half: int = 0) -> bytes:
-    """Load the lower half of an argument, where all that is asked for stands, or the upper one."""
+    """Load the lower half of an argument, which holds all that is asked for, or the upper one."""
     return instruction(LOAD, 16 + 8 * index + half)  # seccomp_data.args, little-endian
 
 
-def test(code: int, value: int, answer: int) -> bytes:
-    return instruction(code, value & 0xFFFFFFFF, 0, 1) + instruction(RETURN, answer)
+def one_of(*values: int) -> bytes:
+    """Refuse the call unless what was loaded is one of these values."""
+    wanted = [os.getpid() if value == SELF else value & 0xFFFFFFFF for value in values]
+    tests = [instruction(EQUAL, x, len(wanted) - place) for place, x in enumerate(wanted)]
+    return b"".join(tests) + instruction(RETURN, REFUSE)
 
 
 def instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    """One instruction; the last two say how many to skip after a comparison."""
     return struct.pack("HBBI", code, if_true, if_false, value)
 
 

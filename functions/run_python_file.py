@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import itertools
 import os
 import re
 import signal
@@ -9,9 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from google.genai import types
 
@@ -24,16 +25,25 @@ MAX_CHARACTERS = 10_000
 MAX_DISK_BYTES = 256 << 20
 MAX_DISK_FILES = 10_000
 MAX_THREADS = 500
-POLL_SECONDS = 0.003
+POLL_SECONDS = 0.001
 AGENT = Path(__file__).resolve().parent.parent
 
-# What a script says when it meets a limit, and what that limit is.
-CONFINED = "a script is one process, without network, with files only below the working directory"
-NOTES = {
-    "Permission": CONFINED,
-    "not permitted": CONFINED,
-    "MemoryError": "a script may use 2 GiB of memory",
-    "start new thread": "a script may use 2 GiB of memory, threads included",
+CALLS = "a script is one process, without network, links, devices, priorities or os.truncate"
+FILES = "a script opens files only below the working directory and TMPDIR, and has no semaphores"
+# What the system says when it refuses, and why. A script may catch and print it and go on well.
+REFUSALS = {
+    r"Errno 1\b|Operation not permitted": CALLS,
+    r"Errno -\d|name resolution|Name or service not known": CALLS,
+    r"Errno 13\b|Permission denied": FILES,
+    r"Permission denied: .*(pyproject\.toml|tox\.ini|setup\.cfg)'": (
+        "an empty pytest.ini in the working directory keeps pytest from looking above it"
+    ),
+    "EOF when reading a line": "a script has no input; pass what it is to read in args or a file",
+}
+# What a script dies of at a limit. One that went well did not, whatever it printed.
+LIMITS = {
+    "MemoryError": "a script may map 2 GiB of memory",
+    "start new thread": "a script may map 2 GiB of memory, threads included",
     "File too large": "a script may write 64 MiB to a file",
     "Too many open files": "a script may have 256 files open at once",
     "SIGXCPU": f"a script may use {MAX_SECONDS} seconds of CPU time",
@@ -89,24 +99,16 @@ def keep_agent_out_of(root: Path) -> None:
     """A script may change all that is in the working directory; that must not be what runs it."""
     for place in (AGENT, sys.base_prefix, sys.prefix):
         if Path(os.path.realpath(place)).is_relative_to(root):
-            raise Refusal(
-                "Nothing is run, as the working directory holds the agent, its Python or its "
-                "virtual environment, which scripts could change"
-            )
+            raise Refusal("Nothing is run, as the working directory holds the agent or its Python")
 
 
 def arguments(args: object) -> list[bytes]:
     """The arguments as the system takes them; models also send numbers, or a lone string."""
-    if args is None:
-        args = []
-    elif isinstance(args, str):
-        args = [args]
-    if not isinstance(args, list | tuple) or not all(
-        isinstance(arg, str | int | float) for arg in args
-    ):
+    some = [args] if isinstance(args, str) else [] if args is None else args
+    if not isinstance(some, list | tuple) or {type(x) for x in some} - {str, int, float, bool}:
         raise Refusal("args must be a list of strings")
     try:
-        words = [str(arg) for arg in args]
+        words = [str(arg) for arg in some]
     except ValueError:
         raise Refusal("args must not hold numbers of thousands of digits") from None
     if any("\0" in word or word != valid(word) for word in words):
@@ -115,130 +117,152 @@ def arguments(args: object) -> list[bytes]:
 
 
 def run(root: Path, script: Path, words: list[bytes]) -> str:
-    """Start the script, watch it, and word what became of it. Its output goes into files: a pipe
-    could be held open by a process that it left, and filled faster than it is read."""
+    """Start the script, watch it, and word what became of it. Its output goes into files: a process
+    that it left could hold a pipe open, and fill it faster than it is read."""
     is_confined = confine.landlock_version() > 0
-    launcher = [*confine.LAUNCHER, root] if is_confined else ["-s"]
     with (
         private_directory() as home,
         tempfile.TemporaryFile() as stdout,
         tempfile.TemporaryFile() as stderr,
+        tempfile.TemporaryFile(buffering=0) as unconfined,
     ):
+        launcher: list[object] = ["-s"]
+        if is_confined:
+            unconfined.write(b"the launcher ended too early")
+            launcher = [*confine.LAUNCHER, os.getpid(), unconfined.fileno(), root]
         process = subprocess.Popen(
-            [sys.executable, *launcher, script, *words],
+            [sys.executable, *map(str, launcher), script, *words],
             cwd=root,
             env=environment(home),
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
+            pass_fds=[unconfined.fileno()] if is_confined else [],
             start_new_session=True,
         )
         try:
             stopped = watch(process, [str(root), home] if is_confined else [])
         finally:
             kill(process)
-        return report(process.returncode, stopped, excerpt(stdout), excerpt(stderr), is_confined)
+        if reason := excerpt(unconfined):
+            raise Refusal(f"The script was not run, as it could not be confined ({reason})")
+        return answer(process.returncode, stopped, excerpt(stdout), excerpt(stderr), is_confined)
 
 
 @contextlib.contextmanager
 def private_directory() -> Iterator[str]:
-    """A directory that the script may fill, and that goes with it."""
-    directory = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    """A directory that the script may fill, and that is deleted with all that it holds then."""
+    holder = tempfile.mkdtemp()
     try:
-        yield directory.name
+        os.mkdir(f"{holder}/home")
+        yield f"{holder}/home"
     finally:
-        with contextlib.suppress(RecursionError):
-            directory.cleanup()
-        if os.path.exists(directory.name):  # directories in directories, a thousand deep
-            subprocess.run(["rm", "-rf", directory.name], check=False)  # noqa: S607
+        with contextlib.suppress(OSError):
+            delete(holder)
+
+
+def delete(holder: str) -> None:
+    """Delete a directory of directories; those that they hold are made readable and moved up."""
+    new_names = itertools.count()
+    while folders := os.listdir(holder):
+        for folder in folders:
+            for entry in list(os.scandir(f"{holder}/{folder}")):
+                if entry.is_dir(follow_symlinks=False):
+                    os.chmod(entry.path, 0o700)
+                    os.rename(entry.path, f"{holder}/{next(new_names)}")
+                else:
+                    os.unlink(entry.path)
+            os.rmdir(f"{holder}/{folder}")
+    os.rmdir(holder)
 
 
 def environment(home: str) -> dict[str, str]:
     """All that the script sees of the environment: no key, no token, no proxy."""
-    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ") if name in os.environ}
-    return kept | {
+    return {
+        **{name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ") if name in os.environ},
+        **dict.fromkeys(("HOME", "TMPDIR"), home),
+        **dict.fromkeys(("USER", "LOGNAME"), "agent"),  # else getpass.getuser() reads /etc/passwd
+        **dict.fromkeys(("PYTHONUTF8", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"), "1"),
         "PATH": os.path.dirname(sys.executable),
-        "HOME": home,
-        "TMPDIR": home,
-        "AGENT_PID": str(os.getpid()),
-        "PYTHONUTF8": "1",
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
         "MALLOC_ARENA_MAX": "2",  # an arena for each thread would use up the memory that it may map
     }
 
 
 def watch(process: subprocess.Popen[bytes], directories: list[str]) -> str:
-    """Wait for the script to end; the limit for which it must be stopped, or "".
-
-    The file systems are asked, which is cheap, and only if they lose much, what the script has.
-    """
+    """Wait for the script to end; the limit for which it must be stopped, or "". Free space is
+    cheap to ask for; what the script wrote is counted only if much of it has gone."""
     started, deadline = time.time() - 1, time.monotonic() + MAX_SECONDS
-    before = free_space(directories)
-    threads = f"/proc/{process.pid}/task"
-    while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(POLL_SECONDS)
-            return ""
+    disks = {os.stat(directory).st_dev: directory for directory in directories}.values()
+    free = free_space(disks)
+    while not has_ended(process):
         if time.monotonic() > deadline:
             return f"it timed out after {MAX_SECONDS} seconds"
-        with contextlib.suppress(FileNotFoundError):
-            if os.stat(threads).st_nlink > MAX_THREADS:
-                return f"it had more than {MAX_THREADS} threads"
-        now = free_space(directories)
-        if before[0] - now[0] > MAX_DISK_BYTES or before[1] - now[1] > MAX_DISK_FILES:
-            if takes_too_much(process.pid, directories, started):
+        if directories and os.stat(f"/proc/{process.pid}/task").st_nlink - 2 > MAX_THREADS:
+            return f"it had more than {MAX_THREADS} threads"
+        now_free = free_space(disks)
+        if free[0] - now_free[0] > MAX_DISK_BYTES or free[1] - now_free[1] > MAX_DISK_FILES:
+            if wrote_too_much(process.pid, directories, started, deadline):
                 return "it wrote more than 256 MiB or 10,000 files"
-            before = now  # it was another program
+            free = now_free  # another program took it
+        time.sleep(POLL_SECONDS)
+    return ""
 
 
-def free_space(directories: list[str]) -> tuple[int, int]:
+def has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the script has ended. It is not waited for here: until it is, no other process gets
+    its number, and a signal to that reaches no stranger."""
+    if not hasattr(os, "waitid"):  # macOS before Python 3.13
+        return process.poll() is not None
+    return bool(os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+
+
+def free_space(directories: Iterable[str]) -> tuple[int, int]:
     """Free bytes and free files, summed over the file systems of the directories."""
-    systems = {os.stat(directory).st_dev: os.statvfs(directory) for directory in directories}
-    free = [(status.f_bfree * status.f_frsize, status.f_ffree) for status in systems.values()]
-    return sum(size for size, _ in free), sum(files for _, files in free)
+    systems = [os.statvfs(directory) for directory in directories]
+    return sum(x.f_bfree * x.f_frsize for x in systems), sum(x.f_ffree for x in systems)
 
 
-def takes_too_much(pid: int, directories: list[str], started: float) -> bool:
-    """Whether the files that the script made or changed, or what it wrote, are over the limits."""
+def wrote_too_much(pid: int, directories: list[str], started: float, deadline: float) -> bool:
+    """Whether the files that the script made or changed, or all that it wrote, are over the limits.
+    It stands still meanwhile: it neither writes on nor moves what is being counted."""
+    os.kill(pid, signal.SIGSTOP)
     try:
-        changed = [status for status in files_below(directories) if status.st_ctime >= started]
-        size = max(sum(status.st_blocks * 512 for status in changed), written(pid))
-    except OSError:
+        io = Path(f"/proc/{pid}/io").read_text()
+        counts = re.findall(r"^(?:wchar|write_bytes): (\d+)", io, re.MULTILINE)
+        size, files = 0, 0
+        for status in itertools.chain.from_iterable(map(files_below, directories)):
+            if status.st_ctime >= started:
+                size, files = size + status.st_blocks * 512, files + 1
+            if size > MAX_DISK_BYTES or files > MAX_DISK_FILES or time.monotonic() > deadline:
+                break
+        return max(size, *map(int, counts)) > MAX_DISK_BYTES or files > MAX_DISK_FILES
+    except (OSError, RecursionError):
         return True  # what is too deep to be looked at counts against it
-    return size > MAX_DISK_BYTES or len(changed) > MAX_DISK_FILES
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
-def files_below(directories: list[str]) -> Iterator[os.stat_result]:
-    def fail(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):
-            raise error
-
-    for directory in directories:
-        for place, folders, files in os.walk(directory, onerror=fail):
-            for name in folders + files:
-                with contextlib.suppress(FileNotFoundError):
-                    yield os.lstat(os.path.join(place, name))
-
-
-def written(pid: int) -> int:
-    """How many bytes a process has written, with a system call or through memory."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        counts = dict(re.findall(r"(\w+): (\d+)", Path(f"/proc/{pid}/io").read_text()))
-        return max(int(counts["wchar"]), int(counts["write_bytes"]))
-    return 0
+def files_below(directory: str) -> Iterator[os.stat_result]:
+    """The status of each file and directory below; no list of them is ever made."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                yield entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False):
+                    yield from files_below(entry.path)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End the script and, where it could start any, its children."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    """End the script and all of its group, then wait for it: its number is its own until then."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def excerpt(stream: BinaryIO) -> str:
+def excerpt(stream: IO[bytes]) -> str:
     """What the script printed, or its head and its tail; never more than that is in memory."""
-    fcntl.fcntl(stream, fcntl.F_SETFL, 0)  # the script had it too, and may have set O_DIRECT
+    fcntl.fcntl(stream, fcntl.F_SETFL, 0)  # the script shares its flags, and may have set O_DIRECT
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
     text = stream.read(4 * MAX_CHARACTERS).decode("utf-8", "replace")
@@ -250,15 +274,13 @@ def excerpt(stream: BinaryIO) -> str:
     return text.removesuffix("\n")
 
 
-def report(code: int, stopped: str, stdout: str, stderr: str, is_confined: bool) -> str:
-    """The three parts of the answer and, where the script met a limit, a note that says which."""
-    if is_confined and code == confine.NOT_CONFINED and stderr.startswith(confine.FAILURE):
-        raise Refusal(f"The script was not run, as it could not be confined ({stderr})")
+def answer(code: int, stopped: str, stdout: str, stderr: str, is_confined: bool) -> str:
+    """The three parts of the answer, and a note for each limit that the script met."""
     names = {-number: f" ({number.name})" for number in signal.Signals}
     name = names.get(code, f" (signal {-code})") if code < 0 else ""
-    answer = f"Process exited with code {code}{name}\nSTDOUT: {stdout}\nSTDERR: {stderr}"
-    if stopped:
-        return f"{answer}\nNOTE: the script was stopped, as {stopped}"
-    is_telling = is_confined and code != 0
-    met = {note for sign, note in NOTES.items() if is_telling and sign in name + stderr}
-    return "\n".join([answer, *(f"NOTE: {note}" for note in sorted(met))])
+    parts = f"Process exited with code {code}{name}\nSTDOUT: {stdout}\nSTDERR: {stderr}"
+    met = {f"the script was stopped, as {stopped}"} if stopped else set()
+    if is_confined and not stopped:
+        met |= {note for sign, note in REFUSALS.items() if re.search(sign, f"{stdout}\n{stderr}")}
+        met |= {note for sign, note in LIMITS.items() if code != 0 and sign in name + stderr}
+    return "\n".join([parts, *(f"NOTE: {note}" for note in sorted(met))])

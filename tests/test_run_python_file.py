@@ -3,14 +3,21 @@
 What confines a script is checked in test_confine.py.
 """
 
+import contextlib
 import fcntl
+import gc
+import io
+import itertools
 import json
 import os
+import re
 import signal
 import sys
 import threading
 import time
 import tracemalloc
+import unittest
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,6 +33,79 @@ fcntl.flock(lock, fcntl.LOCK_EX)
 print("held", flush=True)
 time.sleep(99)
 """
+
+
+def go_down(name: str, mode: int = 0o700) -> None:
+    os.mkdir(name, mode)
+    os.chdir(name)
+
+
+def fill_with_modes() -> None:
+    os.makedirs("a/b")
+    Path("a/b/x").touch()
+    os.chmod("a", 0o300)
+    for name, mode in (("none", 0), ("readable", 0o500), ("passable", 0o100)):
+        os.mkdir(name, mode)
+
+
+def fill_with_long_names() -> None:
+    for _ in range(40):
+        go_down("n" * 200)
+
+
+def fill_deeply() -> None:
+    for _ in range(3000):
+        go_down("d", 0o300)
+
+
+def fill_with_names_of_our_own() -> None:
+    for name in ("home", "0", "1"):
+        os.makedirs(f"{name}/{name}/0/1")
+
+
+def fill_with_links() -> None:
+    os.symlink("/", "root")
+    os.symlink(".", "loop")
+    os.mkfifo("fifo")
+
+
+FILLS = (
+    fill_with_modes,
+    fill_with_long_names,
+    fill_deeply,
+    fill_with_names_of_our_own,
+    fill_with_links,
+)
+
+
+def fill_as_ordinary_user(fill: Callable[[], None]) -> tuple[str, str]:
+    """The name of a private directory that was filled and left, and what went to stderr."""
+    reader, writer = os.pipe()
+    errors_reader, errors_writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(errors_writer, 2)
+        try:
+            if os.getuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            with run_python_file.private_directory() as home:
+                os.write(writer, home.encode())
+                os.chdir(home)
+                fill()
+        except BaseException as error:
+            os.write(2, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    os.close(errors_writer)
+    with os.fdopen(reader) as name, os.fdopen(errors_reader) as errors:
+        return name.read(), errors.read()
+
+
+is_confining = unittest.skipIf(confine.landlock_version() == 0, "this kernel cannot confine")
+has_waitid = unittest.skipUnless(hasattr(os, "waitid"), "this system cannot see an end and wait")
 
 
 class RunPythonFile(InTemporaryDirectory):
@@ -110,16 +190,41 @@ class RunPythonFile(InTemporaryDirectory):
 
     def test_the_environment_holds_nothing_of_the_agents_but_language_and_time_zone(self) -> None:
         own = {"GEMINI_API_KEY": "secret", "HTTPS_PROXY": "x", "PYTHONPATH": "x", "TZ": "UTC"}
-        with mock.patch.dict(os.environ, own):
-            names = self.printed("sorted(os.environ)")
-        allowed = {"LANG", "LC_ALL", "TZ", "PATH", "HOME", "TMPDIR", "LC_CTYPE"}
+        allowed = {"LANG", "LC_ALL", "TZ", "PATH", "HOME", "TMPDIR", "LC_CTYPE", "USER", "LOGNAME"}
         allowed |= {"MALLOC_ARENA_MAX", "PYTHONUTF8", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
-        self.assertLessEqual(set(names), allowed)
-        self.assertLessEqual({"TZ", "MALLOC_ARENA_MAX"}, set(names))
+        for version in (confine.landlock_version(), 0):
+            with (
+                mock.patch.dict(os.environ, own),
+                mock.patch.object(confine, "landlock_version", return_value=version),
+            ):
+                names = self.printed("sorted(os.environ)")
+            self.assertLessEqual(set(names), allowed)
+            self.assertLessEqual({"TZ", "MALLOC_ARENA_MAX"}, set(names))
+
+    def test_the_user_has_a_name_which_is_not_the_real_one(self) -> None:
+        with mock.patch.dict(os.environ, USER="real", LOGNAME="real"):
+            self.assertEqual(self.printed("__import__('getpass').getuser()"), "agent")
 
     def test_home_and_temporary_directory_are_private_and_gone_afterwards(self) -> None:
         home = self.printed("[os.environ['HOME'], open(os.environ['TMPDIR'] + '/x', 'w').name][0]")
         self.assertFalse(Path(str(home)).exists())
+
+    def test_it_is_removed_whatever_is_in_it_and_who_the_user_is(self) -> None:
+        for number, fill in enumerate(FILLS):
+            home, errors = fill_as_ordinary_user(fill)
+            self.assertEqual(errors, "")
+            self.assertFalse(Path(home).parent.exists(), number)
+
+    def test_what_cannot_be_removed_costs_neither_the_answer_nor_a_line_on_the_screen(self) -> None:
+        with (
+            mock.patch.object(run_python_file, "delete", side_effect=PermissionError),
+            contextlib.redirect_stderr(io.StringIO()) as stderr,
+        ):
+            home = str(self.printed("os.environ['HOME']"))
+            gc.collect()
+        self.assertEqual(stderr.getvalue(), "")
+        run_python_file.delete(str(Path(home).parent))
+        self.assertFalse(Path(home).exists())
 
     def test_directories_a_thousand_deep_are_removed_with_it(self) -> None:
         dig = "import os\nos.chdir(os.environ['TMPDIR'])\nprint(os.getcwd())\n"
@@ -157,13 +262,44 @@ class RunPythonFile(InTemporaryDirectory):
         source += "fcntl.fcntl(1, fcntl.F_SETFL, os.O_DIRECT | os.O_APPEND)"
         self.assertIn("STDOUT: hello\n", self.run_script(source))
 
+    @is_confining
+    def test_a_refusal_is_explained_even_if_the_script_went_on(self) -> None:
+        calls, files = run_python_file.CALLS, run_python_file.FILES
+        no_input = run_python_file.REFUSALS["EOF when reading a line"]
+        for source, notes in (
+            ("subprocess.run(['ls'])", [calls]),
+            ("os.nice(3)", [calls]),
+            ("os.truncate('script.py', 3)", [calls]),
+            ("os.symlink('a', 'b')", [calls]),
+            ("socket.getaddrinfo('example.com', 80)", [calls]),
+            ("open('/etc/passwd')", [files]),
+            ("multiprocessing.Lock()", [files]),
+            ("input()", [no_input]),
+            ("open('missing')", []),
+            ("1 / 0", []),
+        ):
+            for handle in ("raise", "print(e)", "print(repr(e), file=sys.stderr)"):
+                text = "import multiprocessing, os, socket, subprocess, sys\n"
+                text += f"try: {source}\nexcept Exception as e: {handle}"
+                answer = self.run_script(text)
+                found = re.findall("^NOTE: (.*)", answer, re.MULTILINE)
+                self.assertEqual(found, notes, answer)
+
     def test_a_limit_is_named_only_where_a_script_failed(self) -> None:
         for stream in ("stdout", "stderr"):
             answer = self.run_script(f"import sys; print('MemoryError', file=sys.{stream})")
             self.assertNotIn("NOTE", answer)
 
-    def test_10000_characters_of_output_are_not_cut(self) -> None:
-        self.assertIn("😀" * 10_000, self.run_script("print('😀' * 10_000, end='')"))
+    def test_10000_characters_of_output_are_not_cut_and_one_more_is(self) -> None:
+        for character in ("x", "é", "😀"):
+            for count in (9_999, 10_000):
+                answer = self.run_script(f"print('{character}' * {count}, end='')")
+                self.assertIn(f"STDOUT: {character * count}\nSTDERR: ", answer)
+            answer = self.run_script(f"print('{character}' * 10_001, end='')")
+            size = 10_001 * len(character.encode())
+            half = character * 4_950
+            cut = f"[...cut: {size} bytes in all, head and tail are shown...]"
+            self.assertIn(f"STDOUT: {half}\n{cut}\n{half}\nSTDERR: ", answer)
 
     def test_the_agents_memory_stays_flat_whatever_is_printed(self) -> None:
         tracemalloc.start()
@@ -180,6 +316,20 @@ class RunPythonFile(InTemporaryDirectory):
             "Process exited with code -9 (SIGKILL)\nSTDOUT: before\nSTDERR: \n"
             "NOTE: the script was stopped, as it timed out after 1 seconds",
         )
+
+    def test_a_script_has_30_seconds(self) -> None:
+        real, mark = time.monotonic, self.work / "started"
+        for late, is_stopped in ((29.0, False), (30.0, True)):
+
+            def clock(late: float = late) -> float:
+                return real() + (late if mark.exists() else 0)
+
+            with mock.patch.object(time, "monotonic", clock):
+                answer = self.run_script("import time; open('started', 'w'); time.sleep(.3)")
+            self.assertEqual("as it timed out after 30 seconds" in answer, is_stopped)
+            mark.unlink()
+        schema = run_python_file.get_schema_run_python_file()
+        self.assertIn("30 seconds", schema.description or "")
 
     def test_a_script_that_stops_itself_times_out(self) -> None:
         with mock.patch.object(run_python_file, "MAX_SECONDS", 1):
@@ -201,6 +351,45 @@ class RunPythonFile(InTemporaryDirectory):
             self.assertIn("held", self.run_script(f"{start}\nprint(held.stdout.readline())"))
         self.assertLess(time.monotonic() - started, 10)
         self.assert_dead()
+
+    @has_waitid
+    def test_no_process_is_signalled_once_it_has_been_waited_for(self) -> None:
+        def checked(signal_it: Callable[[int, int], None]) -> Callable[[int, int], None]:
+            def call(number: int, what: int) -> None:
+                os.waitid(os.P_PID, number, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # or it raises
+                signals.append(what)
+                signal_it(number, what)
+
+            return call
+
+        for source, version in itertools.product(
+            ("", "import time; time.sleep(60)"), (confine.landlock_version(), 0)
+        ):
+            signals: list[int] = []
+            with (
+                mock.patch.object(os, "kill", checked(os.kill)),
+                mock.patch.object(os, "killpg", checked(os.killpg)),
+                mock.patch.object(run_python_file, "MAX_SECONDS", 0.3),
+                mock.patch.object(confine, "landlock_version", return_value=version),
+            ):
+                self.assertIn("Process exited with code", self.run_script(source))
+            self.assertEqual(signals, [signal.SIGKILL])
+
+    @has_waitid
+    def test_where_the_end_cannot_be_seen_without_waiting_nothing_is_signalled_after_it(
+        self,
+    ) -> None:
+        with (
+            mock.patch.object(confine, "landlock_version", return_value=0),
+            mock.patch.object(os, "killpg") as killpg,
+        ):
+            waitid = os.waitid
+            del os.waitid
+            try:
+                self.assertIn("STDOUT: 1\n", self.run_script("print(1)"))
+            finally:
+                os.waitid = waitid
+        killpg.assert_not_called()
 
     def test_an_interruption_ends_the_script(self) -> None:
         def interrupt() -> None:
