@@ -49,19 +49,20 @@ LAUNCHER = ["-I", "-S", "-c", IMPORT, os.path.dirname(os.path.abspath(__file__))
 MACHINES = {"x86_64": (1, 0xC000003E), "aarch64": (2, 0xC00000B7)}  # column, AUDIT_ARCH
 NEWEST = 469
 ALLOWED = """
-    read 0 63, write 1 64, pread64 17 67, pwrite64 18 68, readv 19 65, writev 20 66, preadv 295 69,
-    pwritev 296 70, preadv2 327 286, pwritev2 328 287, close 3 57, lseek 8 62, fstat 5 80,
-    stat 4 -, lstat 6 -, newfstatat 262 79, statx 332 291, access 21 -, faccessat 269 48,
-    faccessat2 439, readlink 89 -, readlinkat 267 78, getdents64 217 61, getcwd 79 17, chdir 80 49,
-    fchdir 81 50, dup 32 23, dup2 33 -, dup3 292 24, pipe 22 -, pipe2 293 59, mkdir 83 -,
-    mkdirat 258 34, rmdir 84 -, unlink 87 -, unlinkat 263 35, rename 82 -, renameat 264 38,
-    ftruncate 77 46, flock 73 32, fsync 74 82, fdatasync 75 83, fadvise64 221 223, sendfile 40 71,
-    copy_file_range 326 285, splice 275 76, statfs 137 43, fstatfs 138 44, umask 95 166,
+    open 2 -, creat 85 -, openat 257 56, read 0 63, write 1 64, pread64 17 67, pwrite64 18 68,
+    readv 19 65, writev 20 66, preadv 295 69, pwritev 296 70, preadv2 327 286, pwritev2 328 287,
+    close 3 57, lseek 8 62, fstat 5 80, stat 4 -, lstat 6 -, newfstatat 262 79, statx 332 291,
+    access 21 -, faccessat 269 48, faccessat2 439, readlink 89 -, readlinkat 267 78,
+    getdents64 217 61, getcwd 79 17, chdir 80 49, fchdir 81 50, dup 32 23, dup2 33 -, dup3 292 24,
+    pipe 22 -, pipe2 293 59, mkdir 83 -, mkdirat 258 34, rmdir 84 -, unlink 87 -, unlinkat 263 35,
+    rename 82 -, renameat 264 38, ftruncate 77 46, flock 73 32, fsync 74 82, fdatasync 75 83,
+    fadvise64 221 223, sendfile 40 71, copy_file_range 326 285, splice 275 76, statfs 137 43,
+    fstatfs 138 44, umask 95 166,
     mmap 9 222, munmap 11 215, mremap 25 216, mprotect 10 226, brk 12 214, madvise 28 233,
     msync 26 227, mlock 149 228, munlock 150 229,
     futex 202 98, set_robust_list 273 99, set_tid_address 218 96, rseq 334 293, membarrier 324 283,
-    sched_yield 24 124, gettid 186 178, getcpu 309 168, exit 60 93, exit_group 231 94,
-    restart_syscall 219 128, arch_prctl 158 -,
+    sched_yield 24 124, gettid 186 178, exit 60 93, exit_group 231 94, restart_syscall 219 128,
+    arch_prctl 158 -,
     poll 7 -, ppoll 271 73, select 23 -, pselect6 270 72, epoll_create1 291 20, epoll_ctl 233 21,
     epoll_wait 232 -, epoll_pwait 281 22, eventfd2 290 19, nanosleep 35 101,
     clock_nanosleep 230 115, pause 34 -, alarm 37 -, getitimer 36 102, setitimer 38 103,
@@ -73,10 +74,10 @@ ALLOWED = """
     getpid 39 172, getppid 110 173, getuid 102 174, geteuid 107 175, getgid 104 176,
     getegid 108 177, getresuid 118 148, getresgid 120 150, getgroups 115 158, getpgid 121 155,
     getpgrp 111 -, getsid 124 156, capget 125 90, getpriority 140 141, sched_getaffinity 204 123,
-    sched_getparam 143 121, sched_getscheduler 145 120, sched_getattr 315 275,
-    sched_get_priority_max 146 125, sched_get_priority_min 147 126, sched_rr_get_interval 148 127,
-    getrusage 98 165, sysinfo 99 179, uname 63 160, getrandom 318 278, sendto 44 206,
-    recvfrom 45 207, shutdown 48 210, getsockname 51 204, getpeername 52 205, getsockopt 55 209
+    sched_getparam 143 121, sched_getscheduler 145 120, sched_get_priority_max 146 125,
+    sched_get_priority_min 147 126, sched_rr_get_interval 148 127, getrusage 98 165,
+    sysinfo 99 179, uname 63 160, getrandom 318 278, sendto 44 206, recvfrom 45 207,
+    shutdown 48 210, getsockname 51 204, getpeername 52 205, getsockopt 55 209
 """
 # The key is the error that they answer instead; 0 is success, with nothing done.
 ANSWERED = {
@@ -105,7 +106,7 @@ ONLY_WITH: dict[str, dict[int, tuple[int, ...]]] = {
     "clone 56 220": {0: (THREAD, THREAD | 0x400000)},  # musl adds CLONE_DETACHED
     "socketpair 53 199": {0: (1,), 1: (0o2000001,)},  # AF_UNIX; SOCK_STREAM | SOCK_CLOEXEC: asyncio
     "prlimit64 302 261": {0: (0, SELF)},
-    "kill 62 129, tgkill 234 131, rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240": {0: (SELF,)},
+    "kill 62 129, tgkill 234 131": {0: (SELF,)},
     "renameat2 316 276": {4: (0, 1, 2)},  # not RENAME_WHITEOUT, which makes a device
     "close_range 436": {2: (0, 4)},  # not CLOSE_RANGE_UNSHARE
     "prctl 157 167": {0: (15, 16, 39)},  # thread names, PR_GET_NO_NEW_PRIVS
@@ -114,9 +115,6 @@ ONLY_WITH: dict[str, dict[int, tuple[int, ...]]] = {
     # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, FICLONE; no owner, no attribute.
     "ioctl 16 29": {1: (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x40049409)},
 }
-# The index of the mode with which these make a file: not setuid, not setgid.
-WITH_MODE = {"open 2 -": 2, "creat 85 -": 1, "openat 257 56": 3}
-EXECVE, SETUID_BITS = "execve 59 221", 0o6000
 
 # Rights over files are consecutive bits; the version of Landlock says how many there are.
 FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16, 6: 16, 7: 16, 8: 16, 9: 17}
@@ -130,6 +128,11 @@ ON_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 REFUSE = ERRNO | errno.EPERM
 LOAD, EQUAL, AT_LEAST, HAS_BITS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+
+NEVER_WITH = {  # what must not be true of an argument, and its index
+    (HAS_BITS, 0o6000): {"open 2 -": 2, "creat 85 -": 1, "openat 257 56": 3},  # setuid, setgid
+    (EQUAL, 18): {"kill 62 129": 1, "tgkill 234 131": 2},  # SIGCONT, against wrote_too_much
+}
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -231,13 +234,13 @@ def readable() -> list[str]:
     environment = os.path.dirname(os.path.dirname(sys.executable))
     packages = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
     return [
-        *(os.path.realpath(sys.executable), f"{environment}/pyvenv.cfg"),
+        *(os.path.realpath(sys.executable), f"{environment}/pyvenv.cfg", "/nix/store"),
         # Debian's getsitepackages names that of a virtual environment only once it is set up.
         *(f"{environment}/{packages}", *site.getsitepackages([environment, sys.base_prefix])),
-        *(f"{sys.base_prefix}/lib", f"{sys.base_prefix}/{sys.platlibdir}", "/nix/store"),
-        *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/etc/localtime"),
-        *("/usr/share/zoneinfo", "/usr/share/locale", "/usr/share/fonts", "/etc/mime.types"),
-        *("/dev/urandom", "/proc/self/maps"),
+        *(f"{sys.base_prefix}/lib", f"{sys.base_prefix}/{sys.platlibdir}", "/lib", "/lib64"),
+        *("/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types"),
+        *("/usr/share/zoneinfo", "/usr/share/locale", "/usr/share/fonts", "/proc/self/maps"),
+        "/dev/urandom",
     ]
 
 
@@ -259,11 +262,11 @@ def drop_capabilities() -> None:
 def at_secret_address(path: bytes) -> int:
     """The address, which no script can guess, at which the path now stands.
 
-    The launcher becomes the script by execve, after the filter is set; so the filter must allow
-    one execve. It cannot read a path, only compare the address of one: this address is allowed, and
-    no other. A successful execve replaces all memory, so that nothing stands there afterwards. The
-    price: a script that hits one of 2**39 addresses (it has time for 2**25 tries) could execute a
-    program that it may read, still confined; from a thread, it would outlive the agent.
+    The launcher becomes the script by execve once the filter is set, so the filter must allow one.
+    It cannot read a path, only compare addresses: this one is allowed. A successful execve replaces
+    all memory, so nothing stands there afterwards. The price: a script that hits one of 2**39
+    addresses (it has time for 2**25 tries) could execute a program that it may read, confined like
+    itself; if a thread does that, the program outlives the agent.
     """
     hint = ctypes.c_void_p(int.from_bytes(os.urandom(4)) << 12)
     libc.mmap.restype = ctypes.c_long
@@ -289,17 +292,18 @@ def filter_system_calls(interpreter: int) -> None:
 def rules(column: int, architecture: int, interpreter: int) -> list[bytes]:
     """The program's instructions: only this machine's calls, then each table, then a refusal."""
     allowed, refused = instruction(RETURN, ALLOW), instruction(RETURN, REFUSE)
-    unknown = instruction(RETURN, ERRNO | errno.ENOSYS)
     found = [instruction(LOAD, 4) + instruction(EQUAL, architecture, 1) + refused]  # its arch
-    found += [instruction(LOAD, 0) + instruction(AT_LEAST, NEWEST + 1, 0, 1) + unknown]  # its nr
+    found += [instruction(LOAD, 0) + instruction(AT_LEAST, NEWEST + 1, 0, 1)]  # its number
+    found += [instruction(RETURN, ERRNO | errno.ENOSYS)]
+    for (code, value), table in NEVER_WITH.items():
+        test = instruction(code, value, 0, 1) + refused + instruction(LOAD, 0)
+        for call, index in table.items():
+            found += answer(call, column, argument(index) + test)
     for calls, conditions in ONLY_WITH.items():
         tests = [argument(index) + one_of(*values) for index, values in conditions.items()]
         found += answer(calls, column, b"".join(tests) + allowed)
-    for calls, index in WITH_MODE.items():
-        test = argument(index) + instruction(HAS_BITS, SETUID_BITS, 0, 1) + refused
-        found += answer(calls, column, test + allowed)
     address = argument(0) + one_of(interpreter) + argument(0, 4) + one_of(interpreter >> 32)
-    found += answer(EXECVE, column, address + allowed)
+    found += answer("execve 59 221", column, address + allowed)
     found += answer(ALLOWED, column, allowed)
     for error, calls in ANSWERED.items():
         found += answer(calls, column, instruction(RETURN, ERRNO | error))

@@ -8,10 +8,10 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile, mkdtemp
 from typing import IO
 
 from google.genai import types
@@ -32,12 +32,9 @@ CALLS = "a script is one process, without network, links, devices, priorities or
 FILES = "a script opens files only below the working directory and TMPDIR, and has no semaphores"
 # What the system says when it refuses, and why. A script may catch and print it and go on well.
 REFUSALS = {
-    r"Errno 1\b|Operation not permitted": CALLS,
-    r"Errno -\d|name resolution|Name or service not known": CALLS,
+    r"Errno (1\b|-\d)|not permitted|name resolution|Name or service not known": CALLS,
     r"Errno 13\b|Permission denied": FILES,
-    r"Permission denied: .*(pyproject\.toml|tox\.ini|setup\.cfg)'": (
-        "an empty pytest.ini in the working directory keeps pytest from looking above it"
-    ),
+    r"denied: .*pyproject\.toml'": "an empty pytest.ini in the working directory helps pytest",
     "EOF when reading a line": "a script has no input; pass what it is to read in args or a file",
 }
 # What a script dies of at a limit. One that went well did not, whatever it printed.
@@ -120,31 +117,27 @@ def run(root: Path, script: Path, words: list[bytes]) -> str:
     """Start the script, watch it, and word what became of it. Its output goes into files: a process
     that it left could hold a pipe open, and fill it faster than it is read."""
     is_confined = confine.landlock_version() > 0
-    with (
-        private_directory() as home,
-        tempfile.TemporaryFile() as stdout,
-        tempfile.TemporaryFile() as stderr,
-        tempfile.TemporaryFile(buffering=0) as unconfined,
-    ):
-        launcher: list[object] = ["-s"]
-        if is_confined:
-            unconfined.write(b"the launcher ended too early")
-            launcher = [*confine.LAUNCHER, os.getpid(), unconfined.fileno(), root]
+    with private_directory() as home, contextlib.ExitStack() as files:
+        stdout, stderr, report = (files.enter_context(TemporaryFile(buffering=0)) for _ in range(3))
+        report.write(
+            b"the launcher ended too early" if is_confined else b""
+        )  # it empties this last
+        confined = [*confine.LAUNCHER, str(os.getpid()), str(report.fileno()), root]
         process = subprocess.Popen(
-            [sys.executable, *map(str, launcher), script, *words],
+            [sys.executable, *(confined if is_confined else ["-s"]), script, *words],
             cwd=root,
             env=environment(home),
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
-            pass_fds=[unconfined.fileno()] if is_confined else [],
+            pass_fds=[report.fileno()] if is_confined else [],
             start_new_session=True,
         )
         try:
             stopped = watch(process, [str(root), home] if is_confined else [])
         finally:
             kill(process)
-        if reason := excerpt(unconfined):
+        if reason := excerpt(report):
             raise Refusal(f"The script was not run, as it could not be confined ({reason})")
         return answer(process.returncode, stopped, excerpt(stdout), excerpt(stderr), is_confined)
 
@@ -152,7 +145,7 @@ def run(root: Path, script: Path, words: list[bytes]) -> str:
 @contextlib.contextmanager
 def private_directory() -> Iterator[str]:
     """A directory that the script may fill, and that is deleted with all that it holds then."""
-    holder = tempfile.mkdtemp()
+    holder = mkdtemp()
     try:
         os.mkdir(f"{holder}/home")
         yield f"{holder}/home"
@@ -162,7 +155,8 @@ def private_directory() -> Iterator[str]:
 
 
 def delete(holder: str) -> None:
-    """Delete a directory of directories; those that they hold are made readable and moved up."""
+    """Delete a directory of directories. Those that they hold are made readable and moved up first:
+    so no path gets too long, and no call too deep."""
     new_names = itertools.count()
     while folders := os.listdir(holder):
         for folder in folders:
@@ -209,8 +203,7 @@ def watch(process: subprocess.Popen[bytes], directories: list[str]) -> str:
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the script has ended. It is not waited for here: until it is, no other process gets
-    its number, and a signal to that reaches no stranger."""
+    """Whether the script has ended; it is not waited for, so that its number stays its own."""
     if not hasattr(os, "waitid"):  # macOS before Python 3.13
         return process.poll() is not None
     return bool(os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
