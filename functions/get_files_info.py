@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from google.genai import types
+from google.genai.types import FunctionDeclaration, Schema, Type
 
 from functions.paths import FAILURES, Refusal, error_text, not_found, resolve
 from functions.text import one_line
@@ -11,9 +11,10 @@ from functions.text import one_line
 MAX_CHARACTERS = 10_000
 
 
-def get_schema_get_files_info() -> types.FunctionDeclaration:
+def get_schema_get_files_info() -> FunctionDeclaration:
     """What the model is told about get_files_info."""
-    return types.FunctionDeclaration(
+    directory = "The directory, relative to the working directory (`pkg`); that itself if left out."
+    return FunctionDeclaration(
         name="get_files_info",
         description=(
             "Lists a directory: one line per entry, sorted by name, as "
@@ -21,17 +22,9 @@ def get_schema_get_files_info() -> types.FunctionDeclaration:
             f"After {MAX_CHARACTERS} characters it says how many entries it left out. "
             "Call it first, to see which files there are, and whenever a file is not found."
         ),
-        parameters=types.Schema(
-            type=types.Type.OBJECT,
-            properties={
-                "directory": types.Schema(
-                    type=types.Type.STRING,
-                    description=(
-                        "The directory, relative to the working directory: `pkg`. Without it the "
-                        "working directory itself is listed."
-                    ),
-                ),
-            },
+        parameters=Schema(
+            type=Type.OBJECT,
+            properties={"directory": Schema(type=Type.STRING, description=directory)},
         ),
     )
 
@@ -41,7 +34,7 @@ def get_files_info(working_directory: str, directory: str = ".") -> str:
     try:
         target = resolve(working_directory, directory, "list")
         if not target.exists():
-            raise not_found(target, directory)
+            raise not_found(working_directory, target, directory)
         if not target.is_dir():
             raise Refusal(f'"{directory}" is not a directory; call get_file_content to read a file')
         return listing(target, sorted(os.listdir(target)))
@@ -52,7 +45,7 @@ def get_files_info(working_directory: str, directory: str = ".") -> str:
 def listing(target: Path, names: list[str]) -> str:
     """The entries' lines, as many as fit into MAX_CHARACTERS."""
     lines: list[str] = []
-    room = MAX_CHARACTERS
+    room = MAX_CHARACTERS + 1  # the last line has no newline
     for name in names:
         line = describe(target / name)
         room -= len(line) + 1

@@ -1,34 +1,37 @@
 """Where a path from the model may point: into the working directory, and nowhere else.
 
-Each function asks `resolve` and opens what it returned. The check and the opening are two steps, so
-a process that swaps links between them could slip through. Where the kernel confines scripts, there
-is none: no script outlives its run (see confine.py).
+The functions open what `resolve` returned. A process that swaps links in between could slip
+through; if the kernel confines scripts, there is none, because no script outlives its run.
 """
 
 import difflib
+import errno
 import os
+import re
 import stat
 from itertools import islice
 from pathlib import Path
 
 from functions.text import one_line, valid
 
-MAX_PATH = 4096  # bytes; the system takes no longer one
+MAX_PATH = 4096  # bytes, with the NUL at the end: PATH_MAX of Linux
+MAX_LINKS = 40  # in one path: MAXSYMLINKS of Linux
+ODD_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\\]|^\s|\s$")
 
 
 class Refusal(Exception):
     """Something a function does not do; its text tells the model why, and what to do instead."""
 
 
-# What a function may meet. The library follows deep paths and long chains of links by recursion.
+# What a function may meet. os.makedirs follows deep paths by recursion.
 FAILURES = (OSError, RecursionError, Refusal)
 
 
 def resolve(working_directory: str, path: object, verb: str) -> Path:
-    """The place that `path` means, symbolic links followed, inside the working directory.
+    """The place inside the working directory that `path` means, links followed as the kernel does.
 
-    `verb` (list, read, write to, execute) words the refusal. Raises Refusal for what is no path or
-    leads outside, OSError for what the system cannot follow.
+    Only its last names may be missing. `verb` (list, read, write to, execute) words the refusal.
+    Raises Refusal for what is no path or leads outside, OSError for what the system cannot follow.
     """
     if not isinstance(path, str):
         raise Refusal(f"Cannot {verb} a path of type {type(path).__name__}; it must be a string")
@@ -37,12 +40,12 @@ def resolve(working_directory: str, path: object, verb: str) -> Path:
         raise Refusal(f'Cannot {verb} "{shown}" as it is no possible file name')
     root = Path(os.path.realpath(working_directory))
     inner = without_own_name(root, os.path.basename(os.path.abspath(working_directory)), path)
-    target = Path(os.path.realpath(root / inner))
-    # The system would take "~" for a name; whoever writes it means a home directory.
+    target = follow(root, inner)
+    # The system takes "~" for a name; a model that writes it means a home directory.
     is_home = inner.parts[:1] == ("~",) or os.path.expanduser(path) != path
-    if is_home or not target.is_relative_to(root):
+    if is_home or (target and not target.is_relative_to(root)):
         raise Refusal(f'Cannot {verb} "{path}" as it is outside working directory')
-    if target.is_symlink():
+    if not target:
         raise Refusal(f'Cannot {verb} "{path}" as its symbolic links lead in a circle')
     return target
 
@@ -64,14 +67,40 @@ def without_own_name(root: Path, own_name: str, path: str) -> Path:
     return Path(path)
 
 
+def follow(place: Path, path: Path) -> Path | None:
+    """Where a path arrives from a place, as the kernel goes; None if it meets too many links. After
+    a missing name the next ones are taken by their letters, and `..` takes it back.
+
+    Not os.path.realpath: at a circle, Python before 3.13 takes the rest of a path by its letters.
+    """
+    names, links = [*reversed(path.parts)], 0
+    while names:
+        name = names.pop()
+        place = Path("/") if name[0] == "/" else place.parent if name == ".." else place / name
+        try:
+            names += reversed(Path(os.readlink(place)).parts)
+        except OSError as error:
+            if error.errno not in (
+                errno.EINVAL,
+                errno.ENOENT,
+                errno.ENOTDIR,
+            ):  # no link, or missing
+                raise
+            continue
+        place, links = place.parent, links + 1
+        if links > MAX_LINKS:
+            return None
+    return place
+
+
 def regular_file(working_directory: str, path: object, verb: str) -> Path:
     """Like `resolve`, for a file that must be there."""
     target = resolve(working_directory, path, verb)
-    check_is_file(target, path, verb)
+    check_is_file(working_directory, target, path, verb)
     return target
 
 
-def check_is_file(target: Path, path: object, verb: str) -> None:
+def check_is_file(working_directory: str, target: Path, path: object, verb: str) -> None:
     """Raise Refusal unless `target`, which `path` means, is a file. Only its kind is looked at:
     opening a FIFO to find out would wait for ever."""
     if not path:
@@ -79,7 +108,7 @@ def check_is_file(target: Path, path: object, verb: str) -> None:
     try:
         mode = target.stat().st_mode
     except FileNotFoundError:
-        raise not_found(target, path) from None
+        raise not_found(working_directory, target, path) from None
     if stat.S_ISDIR(mode):
         raise Refusal(
             f'"{path}" is a directory, not a file; call get_files_info to see what it holds'
@@ -90,17 +119,30 @@ def check_is_file(target: Path, path: object, verb: str) -> None:
         raise Refusal(f'"{path}" is not a regular file (but a FIFO, a socket or a device)')
 
 
-def not_found(target: Path, path: object) -> Refusal:
-    """The refusal for what is not there, with the names nearest to it."""
-    try:
-        with os.scandir(target.parent) as entries:
-            names = [one_line(entry.name) for entry in islice(entries, 500)]
-    except OSError:
-        names = []
+def missing_names(target: Path) -> tuple[Path, list[str]]:
+    """The nearest directory above `target` that is there, and the names below it that are not."""
+    nearest = next(parent for parent in target.parents if parent.is_dir())
+    return nearest, list(target.relative_to(nearest).parts)
+
+
+def check_new_name(target: Path, path: object) -> None:
+    """Raise Refusal if a file is to be made under a name that nobody means."""
+    if any(map(ODD_NAME.search, missing_names(target)[1])):
+        why = "a new name has no control character, no blank at an end and no backslash (use /)"
+        raise Refusal(f'Cannot write to "{one_line(str(path))}" as {why}')
+
+
+def not_found(working_directory: str, target: Path, path: object) -> Refusal:
+    """The refusal for what is not there, with the nearest directory and the nearest names."""
+    nearest, missing = missing_names(target)
+    with os.scandir(nearest) as entries:
+        names = [one_line(entry.name) for entry in islice(entries, 500)]
     # Names of more than 50 characters are left out: to compare them takes long.
-    close = difflib.get_close_matches(target.name[:50], [n for n in names if len(n) <= 50])
+    close = difflib.get_close_matches(missing[0][:50], [n for n in names if len(n) <= 50])
+    shown = one_line(os.path.relpath(nearest, os.path.realpath(working_directory)))
+    where = f'; the nearest directory is "{shown}"' if missing[1:] else ""
     there = f"; the closest names there: {', '.join(close)}" if close else ""
-    return Refusal(f'"{path}" not found{there}; call get_files_info to see what there is')
+    return Refusal(f'"{path}" not found{where}{there}; call get_files_info to see what there is')
 
 
 def error_text(verb: str, path: object, error: Exception) -> str:
@@ -108,5 +150,4 @@ def error_text(verb: str, path: object, error: Exception) -> str:
     is not used: it holds the absolute path."""
     if isinstance(error, Refusal):
         return f"Error: {error}"
-    reason = getattr(error, "strerror", None) or "it is too deep or too large"
-    return f'Error: Cannot {verb} "{path}": {reason}'
+    return f'Error: Cannot {verb} "{path}": {getattr(error, "strerror", "it is too deep")}'

@@ -1,8 +1,7 @@
 """Text on its way out: to the model as valid JSON, to a terminal as something to look at.
 
-A model can send half a surrogate pair or NaN, which no JSON request may hold. A file or a script
-can hold control characters, which a terminal obeys: it clears itself, gets a new title, or shows
-the letters in another order.
+A model can send half a surrogate pair or NaN, which no JSON request may hold; a file or a script
+can hold control characters, which a terminal obeys.
 """
 
 import math

@@ -5,34 +5,30 @@ import os
 import uuid
 from pathlib import Path
 
-from google.genai import types
+from google.genai.types import FunctionDeclaration, Schema, Type
 
-from functions.paths import FAILURES, Refusal, check_is_file, error_text, resolve
+from functions.encoding import encode_like
+from functions.paths import FAILURES, Refusal, check_is_file, check_new_name, error_text, resolve
+
+MAX_OLD_BYTES = 64 << 20  # of a file whose encoding is looked at; a longer one is taken for UTF-8
 
 
-def get_schema_write_file() -> types.FunctionDeclaration:
+def get_schema_write_file() -> FunctionDeclaration:
     """What the model is told about write_file."""
-    return types.FunctionDeclaration(
+    path = "The file, relative to the working directory: `pkg/render.py`."
+    content = "All the text that the file shall hold, line ends included."
+    properties = {
+        "file_path": Schema(type=Type.STRING, description=path),
+        "content": Schema(type=Type.STRING, description=content),
+    }
+    return FunctionDeclaration(
         name="write_file",
         description=(
             "Writes a text file: makes it, with its parent directories, or replaces all that it "
             "held. Returns how many characters were written. Give the whole new content, never a "
             "part; read an existing file to its end before you replace it."
         ),
-        parameters=types.Schema(
-            type=types.Type.OBJECT,
-            required=["file_path", "content"],
-            properties={
-                "file_path": types.Schema(
-                    type=types.Type.STRING,
-                    description="The file, relative to the working directory: `pkg/render.py`.",
-                ),
-                "content": types.Schema(
-                    type=types.Type.STRING,
-                    description="All the text that the file shall hold, line ends included.",
-                ),
-            },
-        ),
+        parameters=Schema(type=Type.OBJECT, required=[*properties], properties=properties),
     )
 
 
@@ -43,7 +39,7 @@ def write_file(working_directory: str, file_path: str, content: str) -> str:
     """
     try:
         target = writable_file(working_directory, file_path)
-        data = encode(content)
+        data, keeps_encoding = encode(target, content)
         os.makedirs(target.parent, exist_ok=True)
         replace(target, data)
     except (FileExistsError, NotADirectoryError):
@@ -51,7 +47,8 @@ def write_file(working_directory: str, file_path: str, content: str) -> str:
         return f'Error: Cannot write to "{file_path}" as {why}'
     except FAILURES as error:
         return error_text("write to", file_path, error)
-    return f'Successfully wrote {len(content)} characters to "{file_path}"'
+    done = f'Successfully wrote {len(content)} characters to "{file_path}"'
+    return done if keeps_encoding else f"{done}; it is UTF-8 now, as its encoding lacks some"
 
 
 def writable_file(working_directory: str, file_path: object) -> Path:
@@ -61,22 +58,26 @@ def writable_file(working_directory: str, file_path: object) -> Path:
     if ".git" in str(target.relative_to(os.path.realpath(working_directory))).lower().split(os.sep):
         raise Refusal(f'Cannot write to "{file_path}" as .git directories are not to be changed')
     if not file_path or str(file_path).endswith("/") or os.path.lexists(target):
-        check_is_file(target, file_path, "write to")
+        check_is_file(working_directory, target, file_path, "write to")
         if not os.access(target, os.W_OK):
             raise Refusal(f'Cannot write to "{file_path}" as it is read-only')
+    else:
+        check_new_name(target, file_path)
     return target
 
 
-def encode(content: object) -> bytes:
-    """The bytes to write, made before any file is touched."""
+def encode(target: Path, content: object) -> tuple[bytes, bool]:
+    """The bytes to write, made before any file is touched, and whether its encoding stays."""
     if not isinstance(content, str):
         kind = type(content).__name__
         raise Refusal(f"The content must be a string, not {kind}; nothing was written")
     try:
-        return content.encode("utf-8")
+        content.encode()
     except UnicodeEncodeError as error:
         half = f"half a surrogate pair at character {error.start}"
         raise Refusal(f"The content holds {half}; nothing was written") from None
+    is_known = target.exists() and target.stat().st_size <= MAX_OLD_BYTES
+    return encode_like(target.read_bytes() if is_known else b"", content)
 
 
 def replace(target: Path, data: bytes) -> None:

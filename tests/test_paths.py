@@ -1,5 +1,6 @@
 """Checks where a path may point: python tests/test_paths.py."""
 
+import errno
 from unittest import mock
 
 from support import InTemporaryDirectory, run_tests
@@ -113,11 +114,58 @@ class Paths(InTemporaryDirectory):
                 self.assertIn("it must be a string", self.resolved(path))
 
     def test_links_in_a_circle_are_refused(self) -> None:
-        (self.work / "one").symlink_to("two")
-        (self.work / "two").symlink_to("one")
-        self.assertEqual(
-            self.resolved("one"), 'Cannot read "one" as its symbolic links lead in a circle'
-        )
+        for name, target in (("one", "two"), ("two", "one"), ("self", "self"), ("deep", "deep/x")):
+            (self.work / name).symlink_to(target)
+        for path in ("one", "self", "self/../main.py", "deep"):
+            wanted = f'Cannot read "{path}" as its symbolic links lead in a circle'
+            self.assertEqual(self.resolved(path), wanted)
+
+    def test_a_circle_opens_no_way_round_the_check(self) -> None:
+        (self.work / "loop").symlink_to("loop")
+        (self.work / "up").symlink_to("..")
+        (self.work / "plain").symlink_to("loop/../up")
+        for path in ("loop/../up/secret.txt", "plain/secret.txt", "plain"):
+            wanted = f'Cannot read "{path}" as its symbolic links lead in a circle'
+            self.assertEqual(self.resolved(path), wanted)
+
+    def test_40_links_are_followed_as_the_kernel_does_and_41_are_not(self) -> None:
+        for number in range(41):
+            (self.work / f"link{number}").symlink_to(f"link{number + 1}")
+        self.put("link41", "end")
+        self.assertEqual((self.work / "link1").read_text(), "end")
+        self.assertEqual(self.resolved("link1"), "link41")
+        with self.assertRaises(OSError):
+            (self.work / "link0").read_text()
+        self.assertIn("lead in a circle", self.resolved("link0"))
+
+    def test_an_absolute_path_with_two_slashes_is_one(self) -> None:
+        self.assertEqual(self.resolved(f"/{self.work}/pkg"), "pkg")
+        (self.work / "link").symlink_to(f"/{self.work}/pkg")
+        self.assertEqual(self.resolved("link"), "pkg")
+
+    def test_what_is_missing_is_taken_by_its_letters_and_dots_take_it_back(self) -> None:
+        self.assertEqual(self.resolved("new/deep/x"), "new/deep/x")
+        self.assertEqual(self.resolved("new/../main.py"), "main.py")
+        self.assertEqual(self.resolved("main.py/../pkg"), "pkg")
+        self.assert_outside("new/../../secret.txt")
+
+    def test_a_link_to_what_is_missing_leads_there(self) -> None:
+        (self.work / "dangling").symlink_to("pkg/new")
+        self.assertEqual(self.resolved("dangling"), "pkg/new")
+        (self.work / "twisted").symlink_to("missing/../escape")
+        (self.work / "escape").symlink_to("../secret.txt")
+        self.assert_outside("twisted")
+
+    def test_a_path_has_at_most_4095_bytes(self) -> None:
+        longest = "./" * 2044 + "main.py"
+        self.assertEqual(len(longest), 4095)
+        self.assertEqual(self.resolved(longest), "main.py")
+        self.assertIn("is no possible file name", self.resolved(f"{longest}/"))
+
+    def test_a_directory_that_cannot_be_searched_is_an_error_of_the_system(self) -> None:
+        refused = PermissionError(errno.EACCES, "Permission denied")
+        with mock.patch("os.readlink", side_effect=refused), self.assertRaises(PermissionError):
+            resolve(str(self.work), "pkg/x", "read")
 
 
 if __name__ == "__main__":

@@ -153,11 +153,40 @@ class WriteFile(InTemporaryDirectory):
         os.mkfifo(self.work / "fifo")
         self.assertIn('Error: "fifo" is not a regular file', self.write("fifo"))
 
+    def test_a_link_to_a_git_directory_does_not_open_it(self) -> None:
+        (self.work / ".git").mkdir()
+        (self.work / "plain").symlink_to(".git")
+        self.assertIn("as .git directories are not to be changed", self.write("plain/config"))
+        self.assertEqual(list((self.work / ".git").iterdir()), [])
+
     def test_git_directories_are_not_changed(self) -> None:
         for path in (".git/config", ".git/hooks/pre-commit", "pkg/.GIT/config", ".git"):
             with self.subTest(path):
                 self.assertIn("as .git directories are not to be changed", self.write(path))
         self.assert_untouched()
+
+    def test_a_new_name_that_nobody_means_is_refused(self) -> None:
+        names = ("a\nb", "a\x1b", "a\x7f", "a\x9f", " a", "a ", "a\t", "a\\b", "pkg\\util.py")
+        for path in (*names, "pkg/ new.py", "new /x.py", "new/deep\\er/x.py"):
+            with self.subTest(path):
+                answer = self.write(path)
+                self.assertTrue(answer.startswith("Error: Cannot write to "), answer)
+                self.assertIn("no control character, no blank at an end and no backslash", answer)
+                self.assertEqual(len(answer.splitlines()), 1)
+        self.assert_untouched()
+
+    def test_blanks_inside_a_name_are_usual(self) -> None:
+        self.assertTrue(self.write("a b/c d.txt").startswith("Successfully"))
+
+    def test_a_file_that_has_such_a_name_can_be_replaced(self) -> None:
+        for path in (" odd ", "back\\slash", "new\nline"):
+            self.put(path, "old")
+            self.assertTrue(self.write(path, "new").startswith("Successfully"), path)
+            self.assertEqual((self.work / path).read_text(), "new")
+
+    def test_a_new_file_can_be_made_in_a_directory_of_such_a_name(self) -> None:
+        self.put("odd \\/old.txt")
+        self.assertTrue(self.write("odd \\/new.txt").startswith("Successfully"))
 
     def test_a_name_that_the_system_refuses_is_an_error(self) -> None:
         for path in (

@@ -1,0 +1,75 @@
+"""Which characters the bytes of a file are, so that what is read and written back changes no byte.
+
+A text is UTF-8, or UTF-16 if it begins with the mark of that. Inside here it is "raw": a byte that
+is not UTF-8 is half a surrogate pair (Python's surrogateescape), and so is one of UTF-16. A model
+is shown the character that such a byte is in Windows-1252, and U+FFFD for a half of UTF-16.
+"""
+
+import codecs
+import re
+from collections import defaultdict
+
+UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+HALF = re.compile(r"[\ud800-\udfff]")
+WHOLE = re.compile(r"[^\x00-\x7f\ud800-\udfff]")  # a character of more than one byte
+CONTROL = re.compile(r"[\x00-\x07\x0e-\x1a\x1c-\x1f]")
+# Windows-1252 lacks five bytes: they stay the control characters of their numbers.
+SHOWN = {0xDC00 + n: bytes([n]).decode("cp1252", "ignore") or chr(n) for n in range(128, 256)}
+RAW = {ord(character): chr(half) for half, character in SHOWN.items()}
+
+
+def mark_of(head: bytes, size: int) -> tuple[bytes, str]:
+    """The mark that a file of `size` bytes begins with (b"" if none), and its encoding."""
+    if head[:2] in UTF_16 and size % 2 == 0:
+        return head[:2], UTF_16[head[:2]]
+    return codecs.BOM_UTF8 if head.startswith(codecs.BOM_UTF8) else b"", "utf-8"
+
+
+def decode(data: bytes, encoding: str, is_end: bool = True) -> str:
+    """The raw text of some data; without the begin of a character, unless the data is the end."""
+    return codecs.getincrementaldecoder(encoding)(errors(encoding)).decode(data, is_end)
+
+
+def encode(raw: str, encoding: str) -> bytes:
+    return raw.encode(encoding, errors(encoding))
+
+
+def errors(encoding: str) -> str:
+    return "surrogateescape" if encoding == "utf-8" else "surrogatepass"
+
+
+def shown(raw: str, encoding: str) -> str:
+    return raw.translate(SHOWN) if encoding == "utf-8" else HALF.sub("\ufffd", raw)
+
+
+def is_binary(raw: str) -> bool:
+    """Whether a raw text is none: it holds NULs, or control characters beside stray bytes."""
+    return "\0" in raw or bool(HALF.search(raw) and CONTROL.search(raw))
+
+
+def encode_like(old: bytes, content: str) -> tuple[bytes, bool]:
+    """The bytes of `content` for the file that held `old`, and whether they keep its encoding.
+
+    A line that the file had, as it was shown, keeps its bytes. In other lines each character is one
+    byte, if it mostly was in that file. What would be shown as other text becomes UTF-8.
+    """
+    mark, encoding = mark_of(old, len(old))
+    raw = decode(old[len(mark) :], encoding)
+    if is_binary(raw):
+        return content.encode(), True
+    if not HALF.search(raw):
+        return mark + encode(content, encoding), True
+    whole = set(WHOLE.findall(raw))
+    is_one_byte = encoding == "utf-8" and len(HALF.findall(raw)) > len(WHOLE.findall(raw))
+    kept = defaultdict(list)
+    for line in reversed(raw.split("\n")):
+        kept[shown(line, encoding)].append(line)
+    lines = [
+        kept[line].pop() if kept[line] else line.translate(RAW if is_one_byte else {})
+        for line in content.split("\n")
+    ]
+    data = encode("\n".join(lines), encoding)
+    fits = shown(decode(data, encoding), encoding) == content
+    if fits and not (is_one_byte and set(WHOLE.findall("".join(lines))) - whole):
+        return mark + data, True
+    return (mark if encoding == "utf-8" else b"") + content.encode(), False

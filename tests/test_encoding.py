@@ -1,0 +1,176 @@
+"""Checks that files keep their encoding, on random ones: python tests/test_encoding.py."""
+
+import codecs
+import random
+import re
+
+from support import InTemporaryDirectory, run_tests
+
+from functions.encoding import encode_like
+from functions.get_file_content import get_file_content
+from functions.write_file import write_file
+
+FILES = 400
+ALPHABETS = [
+    "abc {}()=",
+    "éüñ€",
+    "中文字",
+    "Привет",
+    "😀𝄞",
+    "\t",
+    "\x81\x8d\x90",
+    "\ufeff",
+    "ÃƒÂ©",
+]
+ENCODINGS = ["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "cp1252", "latin-1", "koi8-r", "gbk"]
+MARKS = {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
+NOTICE = re.compile(r"\n\[\.\.\.truncated at .* offset=(\d+)\]\Z")
+STRAY = re.compile(r"\n\[\.\.\.this file is not UTF-8: [^\n]*\](?=\n\[|\Z)")
+
+
+def random_file(chance: random.Random) -> bytes:
+    """Lines of several alphabets in one encoding, some with bytes that it does not have."""
+    encoding = chance.choice(ENCODINGS)
+    letters = "".join(chance.sample(ALPHABETS, chance.randint(1, 3))) + "ab  "
+    lines = [
+        "".join(chance.choices(letters, k=chance.randint(0, 30))) + chance.choice(["\n", "\r\n"])
+        for _ in range(chance.choice([0, 1, 5, 40, 900]))
+    ]
+    data = MARKS.get(encoding, b"") + "".join(lines).encode(encoding, "ignore")
+    if encoding not in MARKS and chance.random() < 0.3:
+        for _ in range(3):
+            at = chance.randint(0, len(data))
+            data = data[:at] + bytes([chance.randint(128, 255)]) + data[at:]
+    if encoding in MARKS and chance.random() < 0.3:
+        half = chance.choice(["\ud800", "\udc00"]).encode(encoding, "surrogatepass")
+        at = 2 + chance.randint(0, len(data) // 2 - 1) * 2
+        data = data[:at] + half + data[at:]
+    return data
+
+
+class Encoding(InTemporaryDirectory):
+    def read_all(self, path: str) -> tuple[str, bool]:
+        """A file as a model reads it, and whether it was told that it is not UTF-8."""
+        text, offset, told = "", 0, False
+        while True:
+            answer = get_file_content(str(self.work), path, offset)
+            if notice := NOTICE.search(answer):
+                answer, offset = answer[: notice.start()], int(notice[1])
+            if stray := STRAY.search(answer):
+                answer, told = answer[: stray.start()], True
+            text += answer
+            if not notice:
+                return text, told
+
+    def write(self, content: str) -> str:
+        return write_file(str(self.work), "file", content)
+
+    def test_what_is_read_and_written_back_changes_no_byte(self) -> None:
+        for seed in range(FILES):
+            data = random_file(random.Random(seed))  # noqa: S311
+            file = self.put("file", data)
+            text, _ = self.read_all("file")
+            if text.startswith("Error: "):
+                self.assertIn("is a binary file", text, seed)
+                continue
+            answer = self.write(text)
+            self.assertTrue(answer.endswith('characters to "file"'), (seed, answer))
+            self.assertEqual(file.read_bytes(), data, seed)
+
+    def test_a_changed_line_leaves_the_bytes_of_the_others(self) -> None:
+        for seed in range(FILES):
+            chance = random.Random(seed)  # noqa: S311
+            data = random_file(chance)
+            file = self.put("file", data)
+            lines = self.read_all("file")[0].split("\n")
+            if lines[0].startswith("Error: "):
+                continue
+            number = chance.randrange(len(lines))
+            lines[number] = "changed" + chance.choice(["", lines[number]])
+            answer = self.write("\n".join(lines))
+            self.assertTrue(answer.endswith('characters to "file"'), (seed, answer))
+            self.assertEqual(self.read_all("file")[0], "\n".join(lines), seed)
+            old, new = data.split(b"\n"), file.read_bytes().split(b"\n")
+            if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                continue  # there a byte of 10 need not be a line end
+            del old[number], new[number]
+            self.assertEqual(new, old, seed)
+
+    def test_each_offset_shows_what_follows_in_the_whole(self) -> None:
+        for seed in range(60):
+            data = random_file(random.Random(seed))[:300]  # noqa: S311
+            self.put("file", data)
+            whole = STRAY.sub("", get_file_content(str(self.work), "file"))
+            if whole.startswith("Error: "):
+                continue
+            lengths = []
+            for offset in range(len(data) + 1):
+                rest = STRAY.sub("", get_file_content(str(self.work), "file", offset))
+                self.assertTrue(whole.endswith(rest), (seed, offset))
+                lengths.append(len(rest))
+            self.assertEqual(lengths, sorted(lengths, reverse=True))
+            self.assertEqual(set(lengths), set(range(len(whole) + 1)), seed)
+
+    def test_a_file_with_stray_bytes_is_shown_as_windows_1252_and_the_model_is_told(self) -> None:
+        self.put("file", "café 5 €\n".encode("cp1252") + bytes([0x81, 0x9D]))
+        answer = get_file_content(str(self.work), "file")
+        text, _, notice = answer.rpartition("\n")
+        self.assertEqual(text, "café 5 €\n\x81\x9d")
+        self.assertTrue(notice.startswith("[...this file is not UTF-8: "), notice)
+        for word in ("Windows-1252", "write_file"):
+            self.assertIn(word, notice)
+
+    def test_a_file_of_utf_8_or_utf_16_has_no_such_notice(self) -> None:
+        for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+            self.put("file", "café\n".encode(encoding))
+            self.assertEqual(self.read_all("file"), ("café\n", False))
+
+    def test_new_lines_of_a_one_byte_file_have_one_byte_a_character(self) -> None:
+        file = self.put("file", "# coding: cp1252\nname = 'café'\n".encode("cp1252"))
+        self.write("# coding: cp1252\nname = 'naïve €'\n")
+        self.assertEqual(file.read_bytes(), "# coding: cp1252\nname = 'naïve €'\n".encode("cp1252"))
+
+    def test_new_lines_of_a_file_that_is_mostly_utf_8_are_utf_8(self) -> None:
+        file = self.put("file", "äöü\nß\n".encode() + b"\xff\n")
+        self.write("äöü\nneu: ß\nÿ\n")
+        self.assertEqual(file.read_bytes(), "äöü\nneu: ß\n".encode() + b"\xff\n")
+
+    def test_text_that_does_not_fit_the_old_encoding_becomes_utf_8_and_the_answer_says_so(
+        self,
+    ) -> None:
+        for content in ("café → 中\n", "café Ã©\n"):
+            file = self.put("file", "café\n".encode("cp1252"))
+            answer = self.write(content)
+            self.assertEqual(file.read_bytes(), content.encode())
+            self.assertRegex(
+                answer, r'^Successfully wrote \d+ characters to "file"; it is UTF-8 now'
+            )
+            self.assertEqual(self.read_all("file"), (content, False))
+
+    def test_a_mark_of_utf_8_stays_even_then(self) -> None:
+        file = self.put("file", codecs.BOM_UTF8 + b"caf\xe9\xe9\n")
+        self.write("中\n")
+        self.assertEqual(file.read_bytes(), codecs.BOM_UTF8 + "中\n".encode())
+
+    def test_as_many_stray_bytes_as_whole_characters_leave_a_file_utf_8(self) -> None:
+        file = self.put("file", "é\n".encode() + b"\xff\n")
+        self.write("éé\nÿ\n")
+        self.assertEqual(file.read_bytes(), "éé\n".encode() + b"\xff\n")
+
+    def test_marks_are_kept(self) -> None:
+        for encoding in ("utf-8-sig", "utf-16"):
+            file = self.put("file", "a\n".encode(encoding))
+            self.write("é😀\n")
+            self.assertEqual(file.read_bytes(), "é😀\n".encode(encoding))
+
+    def test_a_binary_or_empty_file_becomes_utf_8(self) -> None:
+        for old in (b"", bytes(range(256)), b"\xff\xfe\0", b"\xff\xfe\0\0"):
+            self.assertEqual(encode_like(old, "é"), ("é".encode(), True))
+
+    def test_a_new_file_is_utf_8(self) -> None:
+        self.write("é")
+        self.assertEqual((self.work / "file").read_bytes(), "é".encode())
+
+
+if __name__ == "__main__":
+    run_tests()
