@@ -1,14 +1,14 @@
 """Which characters the bytes of a file are, so that what is read and written back changes no byte.
 
-A text is UTF-8, or UTF-16 if it begins with the mark of that. Inside here it is "raw": a byte that
-is not UTF-8 is half a surrogate pair (Python's surrogateescape), and so is one of UTF-16. A model
-is shown the character that such a byte is in Windows-1252, and U+FFFD for a half of UTF-16.
+A text is UTF-8, or UTF-16 if it begins with a mark. Here it is "raw": a byte that is not UTF-8 is
+half a surrogate pair. A model is shown what the byte is in Windows-1252; a half of UTF-16, U+FFFD.
 """
 
 import codecs
 import re
 from collections import defaultdict
 
+ERRORS = {"utf-8": "surrogateescape", "utf-16-le": "surrogatepass", "utf-16-be": "surrogatepass"}
 UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 HALF = re.compile(r"[\ud800-\udfff]")
 WHOLE = re.compile(r"[^\x00-\x7f\ud800-\udfff]")  # a character of more than one byte
@@ -27,15 +27,11 @@ def mark_of(head: bytes, size: int) -> tuple[bytes, str]:
 
 def decode(data: bytes, encoding: str, is_end: bool = True) -> str:
     """The raw text of some data; without the begin of a character, unless the data is the end."""
-    return codecs.getincrementaldecoder(encoding)(errors(encoding)).decode(data, is_end)
+    return codecs.getincrementaldecoder(encoding)(ERRORS[encoding]).decode(data, is_end)
 
 
 def encode(raw: str, encoding: str) -> bytes:
-    return raw.encode(encoding, errors(encoding))
-
-
-def errors(encoding: str) -> str:
-    return "surrogateescape" if encoding == "utf-8" else "surrogatepass"
+    return raw.encode(encoding, ERRORS[encoding])
 
 
 def shown(raw: str, encoding: str) -> str:
@@ -48,11 +44,9 @@ def is_binary(raw: str) -> bool:
 
 
 def encode_like(old: bytes, content: str) -> tuple[bytes, bool]:
-    """The bytes of `content` for the file that held `old`, and whether they keep its encoding.
-
-    A line that the file had, as it was shown, keeps its bytes. In other lines each character is one
-    byte, if it mostly was in that file. What would be shown as other text becomes UTF-8.
-    """
+    """The bytes of `content` for the file that held `old`, and whether they keep its encoding: what
+    would be shown as another text becomes UTF-8. A line that the file had, as it was shown, keeps
+    its bytes; in other lines each character is one byte, if it mostly was in that file."""
     mark, encoding = mark_of(old, len(old))
     raw = decode(old[len(mark) :], encoding)
     if is_binary(raw):

@@ -11,10 +11,7 @@ from functions.paths import FAILURES, Refusal, error_text, regular_file
 
 MAX_CHARACTERS = 10_000
 LONGEST = 4  # bytes of a character, in UTF-8 and in UTF-16
-STRAY_BYTES = (
-    "[...this file is not UTF-8: its other bytes are shown as Windows-1252; write_file keeps them "
-    "in the lines that you do not change]"
-)
+STRAY_BYTES = "[...this file is not UTF-8: it is shown as Windows-1252, which write_file keeps]"
 
 
 def get_schema_get_file_content() -> FunctionDeclaration:
@@ -29,19 +26,15 @@ def get_schema_get_file_content() -> FunctionDeclaration:
         name="get_file_content",
         description=(
             f"Reads a text file: at most {MAX_CHARACTERS} characters, exactly as they stand in it. "
-            "If more follows, a notice at the end says that the text is truncated, the file's size "
-            "and the offset to read on from; another says if the file is not UTF-8. Read a file to "
-            "its end before you replace it with write_file. Binary files are refused."
+            "If more follows, a notice at the end gives the file's size and the offset to read on "
+            "from; another says if it is not UTF-8. Read a file to its end before you replace it."
         ),
         parameters=Schema(type=Type.OBJECT, required=["file_path"], properties=properties),
     )
 
 
 def get_file_content(working_directory: str, file_path: str, offset: int = 0) -> str:
-    """The text from byte `offset` on, or a string that begins with `Error: `.
-
-    Time and memory depend neither on the file's size nor on the offset.
-    """
+    """The text from byte `offset` on, or a string that begins with `Error: `. No size slows it."""
     try:
         target = regular_file(working_directory, file_path, "read")
         with open(target, "rb") as file:

@@ -16,6 +16,7 @@ from functions.text import one_line, valid
 
 MAX_PATH = 4096  # bytes, with the NUL at the end: PATH_MAX of Linux
 MAX_LINKS = 40  # in one path: MAXSYMLINKS of Linux
+SEE = "call get_files_info to see"
 ODD_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\\]|^\s|\s$")
 
 
@@ -23,23 +24,22 @@ class Refusal(Exception):
     """Something a function does not do; its text tells the model why, and what to do instead."""
 
 
-# What a function may meet. os.makedirs follows deep paths by recursion.
-FAILURES = (OSError, RecursionError, Refusal)
+FAILURES = (OSError, RecursionError, Refusal)  # what a function may meet; os.makedirs recurses
 
 
 def resolve(working_directory: str, path: object, verb: str) -> Path:
-    """The place inside the working directory that `path` means, links followed as the kernel does.
-
-    Only its last names may be missing. `verb` (list, read, write to, execute) words the refusal.
+    """The place inside the working directory that `path` means; only its last names may be missing.
     Raises Refusal for what is no path or leads outside, OSError for what the system cannot follow.
-    """
+    `verb` (list, read, write to, execute) words the refusal."""
     if not isinstance(path, str):
         raise Refusal(f"Cannot {verb} a path of type {type(path).__name__}; it must be a string")
     if not is_file_name(path):
         shown = one_line(valid(path[:100]))
         raise Refusal(f'Cannot {verb} "{shown}" as it is no possible file name')
     root = Path(os.path.realpath(working_directory))
-    inner = without_own_name(root, os.path.basename(os.path.abspath(working_directory)), path)
+    inner, own_name = Path(path), os.path.basename(os.path.abspath(working_directory))
+    if inner.parts[:1] == (own_name,) and not os.path.lexists(root / own_name):
+        inner = Path(*inner.parts[1:])  # `calculator/main.py` means `main.py`
     target = follow(root, inner)
     # The system takes "~" for a name; a model that writes it means a home directory.
     is_home = inner.parts[:1] == ("~",) or os.path.expanduser(path) != path
@@ -59,20 +59,10 @@ def is_file_name(path: str) -> bool:
     return b"\0" not in name and len(name) < MAX_PATH and path == valid(path)
 
 
-def without_own_name(root: Path, own_name: str, path: str) -> Path:
-    """`calculator/main.py` means `main.py`, unless the working directory holds a `calculator`."""
-    parts = Path(path).parts
-    if parts[:1] == (own_name,) and not os.path.lexists(root / own_name):
-        return Path(*parts[1:])
-    return Path(path)
-
-
 def follow(place: Path, path: Path) -> Path | None:
-    """Where a path arrives from a place, as the kernel goes; None if it meets too many links. After
-    a missing name the next ones are taken by their letters, and `..` takes it back.
-
-    Not os.path.realpath: at a circle, Python before 3.13 takes the rest of a path by its letters.
-    """
+    """Where a path arrives from a place, as the kernel goes; None if it meets too many links. What
+    is missing is taken by its letters. (os.path.realpath does that at a circle, before Python 3.13,
+    with the whole rest of the path.)"""
     names, links = [*reversed(path.parts)], 0
     while names:
         name = names.pop()
@@ -101,8 +91,7 @@ def regular_file(working_directory: str, path: object, verb: str) -> Path:
 
 
 def check_is_file(working_directory: str, target: Path, path: object, verb: str) -> None:
-    """Raise Refusal unless `target`, which `path` means, is a file. Only its kind is looked at:
-    opening a FIFO to find out would wait for ever."""
+    """Raise Refusal unless `target`, which `path` means, is a file. To open a FIFO would block."""
     if not path:
         raise Refusal(f"Cannot {verb} a file without a name; give the path of a file")
     try:
@@ -110,9 +99,7 @@ def check_is_file(working_directory: str, target: Path, path: object, verb: str)
     except FileNotFoundError:
         raise not_found(working_directory, target, path) from None
     if stat.S_ISDIR(mode):
-        raise Refusal(
-            f'"{path}" is a directory, not a file; call get_files_info to see what it holds'
-        )
+        raise Refusal(f'"{path}" is a directory, not a file; {SEE} what it holds')
     if str(path).endswith("/"):
         raise Refusal(f'"{path}" is a file, not a directory; leave out the slash at its end')
     if not stat.S_ISREG(mode):
@@ -142,12 +129,11 @@ def not_found(working_directory: str, target: Path, path: object) -> Refusal:
     shown = one_line(os.path.relpath(nearest, os.path.realpath(working_directory)))
     where = f'; the nearest directory is "{shown}"' if missing[1:] else ""
     there = f"; the closest names there: {', '.join(close)}" if close else ""
-    return Refusal(f'"{path}" not found{where}{there}; call get_files_info to see what there is')
+    return Refusal(f'"{path}" not found{where}{there}; {SEE} what there is')
 
 
 def error_text(verb: str, path: object, error: Exception) -> str:
-    """The answer to the model when a function failed, with one of FAILURES. An OSError's own text
-    is not used: it holds the absolute path."""
+    """The answer to the model for one of FAILURES; an OSError's own text holds absolute paths."""
     if isinstance(error, Refusal):
         return f"Error: {error}"
     return f'Error: Cannot {verb} "{path}": {getattr(error, "strerror", "it is too deep")}'

@@ -29,10 +29,7 @@ def one_line(text: str) -> str:
 
 
 def valid(value: Any) -> Any:
-    """A JSON value with nothing in it that JSON cannot carry.
-
-    Surrogate pairs are joined, halves become U+FFFD; NaN and the infinities become their names.
-    """
+    """A JSON value as JSON can carry it: halves of surrogate pairs become U+FFFD, NaN its name."""
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, float) and not math.isfinite(value):

@@ -33,10 +33,7 @@ def get_schema_write_file() -> FunctionDeclaration:
 
 
 def write_file(working_directory: str, file_path: str, content: str) -> str:
-    """Says how many characters were written, or why none, in a string that begins with `Error: `.
-
-    The file holds either all of its old content or all of the new, whatever fails.
-    """
+    """How many characters were written, or a string that begins with `Error: `: then none were."""
     try:
         target = writable_file(working_directory, file_path)
         data, keeps_encoding = encode(target, content)
