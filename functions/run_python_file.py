@@ -145,29 +145,30 @@ def run(root: Path, script: Path, words: list[bytes]) -> str:
 @contextlib.contextmanager
 def private_directory() -> Iterator[str]:
     """A directory that the script may fill, and that is deleted with all that it holds then."""
-    holder = mkdtemp()
+    home = mkdtemp()
     try:
-        os.mkdir(f"{holder}/home")
-        yield f"{holder}/home"
+        yield home
     finally:
         with contextlib.suppress(OSError):
-            delete(holder)
+            delete(home)
 
 
-def delete(holder: str) -> None:
-    """Delete a directory of directories. Those that they hold are made readable and moved up first:
-    so no path gets too long, and no call too deep."""
-    new_names = itertools.count()
-    while folders := os.listdir(holder):
-        for folder in folders:
-            for entry in list(os.scandir(f"{holder}/{folder}")):
-                if entry.is_dir(follow_symlinks=False):
-                    os.chmod(entry.path, 0o700)
-                    os.rename(entry.path, f"{holder}/{next(new_names)}")
-                else:
-                    os.unlink(entry.path)
-            os.rmdir(f"{holder}/{folder}")
-    os.rmdir(holder)
+def delete(top: str) -> None:
+    """Delete a directory. The directories below are made readable and moved up to it first: so no
+    path gets too long, and no call too deep."""
+    folders, prefix, number = [top], f"{top}/{os.urandom(8).hex()}-", itertools.count()
+    while folders:
+        folder = folders.pop()
+        for entry in list(os.scandir(folder)):
+            if entry.is_dir(follow_symlinks=False):
+                os.chmod(entry.path, 0o700)
+                folders.append(f"{prefix}{next(number)}")
+                os.rename(entry.path, folders[-1])
+            else:
+                os.unlink(entry.path)
+        if folder != top:
+            os.rmdir(folder)
+    os.rmdir(top)
 
 
 def environment(home: str) -> dict[str, str]:
