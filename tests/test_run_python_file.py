@@ -266,7 +266,7 @@ class RunPythonFile(InTemporaryDirectory):
     @is_confining
     def test_a_refusal_is_explained_even_if_the_script_went_on(self) -> None:
         calls, files = run_python_file.CALLS, run_python_file.FILES
-        no_input = run_python_file.REFUSALS["EOF when reading a line"]
+        no_input = "a script has no input; pass what it is to read in args or a file"
         for source, notes in (
             ("subprocess.run(['ls'])", [calls]),
             ("os.nice(3)", [calls]),
@@ -285,6 +285,13 @@ class RunPythonFile(InTemporaryDirectory):
                 answer = self.run_script(text)
                 found = re.findall("^NOTE: (.*)", answer, re.MULTILINE)
                 self.assertEqual(found, notes, answer)
+
+    @is_confining
+    def test_what_pytest_does_above_the_working_directory_is_explained(self) -> None:
+        (self.outside / "pyproject.toml").touch()
+        answer = self.run_script("open('../pyproject.toml')")
+        self.assertIn("NOTE: an empty pytest.ini in the working directory helps pytest", answer)
+        self.assertNotIn("pytest", self.run_script("open('../secret.txt')"))
 
     def test_a_limit_is_named_only_where_a_script_failed(self) -> None:
         for stream in ("stdout", "stderr"):
