@@ -37,7 +37,7 @@ REFUSALS = {
     r"denied: .*pyproject\.toml'": "an empty pytest.ini in the working directory helps pytest",
     "EOF when reading a line": "a script has no input; pass what it is to read in args or a file",
 }
-# What a script dies of at a limit. One that went well did not, whatever it printed.
+# What a script dies of at a limit. One that went well did not, even if it printed these words.
 LIMITS = {
     "MemoryError": "a script may map 2 GiB of memory",
     "start new thread": "a script may map 2 GiB of memory, threads included",

@@ -1,7 +1,7 @@
-"""Checks what holds a script: python tests/test_confine.py.
+"""Checks what confines a script: python tests/test_confine.py.
 
-Each test lets a script try something. Those of the kernel's rules are skipped, and say so, where
-the kernel has none to offer.
+Each test lets a script try something. Tests of the kernel's rules are skipped, and say so, if the
+kernel has none to offer.
 """
 
 import errno

@@ -26,7 +26,7 @@ from support import InTemporaryDirectory, run_tests
 
 from functions import confine, run_python_file
 
-# Holds a lock for as long as it lives, and says when it does.
+# Holds a lock until it ends, and says when it has it.
 HOLD = """import fcntl, time
 lock = open("lock", "w")
 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -345,7 +345,7 @@ class RunPythonFile(InTemporaryDirectory):
         self.assertIn("timed out", answer)
 
     def assert_dead(self) -> None:
-        """That whoever held the lock is no more."""
+        """That the process which held the lock has ended."""
         with (self.work / "lock").open() as lock:
             time.sleep(0.1)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
