@@ -172,6 +172,12 @@ class RunPythonFile(InTemporaryDirectory):
             with self.subTest(str(args)[:20]):
                 self.assertTrue(self.run_script("", args).startswith("Error: "))
 
+    def test_arguments_nested_however_deep_are_an_error(self) -> None:
+        deep: list[Any] = []
+        for _ in range(100_000):
+            deep = [deep]
+        self.assertTrue(self.run_script("", deep).startswith("Error: "))
+
     def test_a_number_of_more_digits_than_python_prints_is_an_error(self) -> None:
         self.assertTrue(self.run_script("", [10**5000]).startswith("Error: "))
 
