@@ -8,10 +8,11 @@ import codecs
 import re
 from collections import defaultdict
 
+MAX_OLD_BYTES = 1 << 20  # of a file that is replaced: more than a model can send back
 ERRORS = {"utf-8": "surrogateescape", "utf-16-le": "surrogatepass", "utf-16-be": "surrogatepass"}
 UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 HALF = re.compile(r"[\ud800-\udfff]")
-WHOLE = re.compile(r"[^\x00-\x7f\ud800-\udfff]")  # a character of more than one byte
+ONE_BYTE = re.compile(r"[\x00-\x7f\ud800-\udfff]+")
 CONTROL = re.compile(r"[\x00-\x07\x0e-\x1a\x1c-\x1f]")
 # Windows-1252 lacks five bytes: they stay the control characters of their numbers.
 SHOWN = {0xDC00 + n: bytes([n]).decode("cp1252", "ignore") or chr(n) for n in range(128, 256)}
@@ -26,7 +27,7 @@ def mark_of(head: bytes, size: int) -> tuple[bytes, str]:
 
 
 def decode(data: bytes, encoding: str, is_end: bool = True) -> str:
-    """The raw text of some data; without the begin of a character, unless the data is the end."""
+    """The raw text of some data; if more follows, without a character that is cut at its end."""
     return codecs.getincrementaldecoder(encoding)(ERRORS[encoding]).decode(data, is_end)
 
 
@@ -35,35 +36,40 @@ def encode(raw: str, encoding: str) -> bytes:
 
 
 def shown(raw: str, encoding: str) -> str:
+    """What a model sees of a raw text."""
     return raw.translate(SHOWN) if encoding == "utf-8" else HALF.sub("\ufffd", raw)
 
 
 def is_binary(raw: str) -> bool:
-    """Whether a raw text is none: it holds NULs, or control characters beside stray bytes."""
+    """Whether it is no text: it holds NULs, or control characters beside stray bytes."""
     return "\0" in raw or bool(HALF.search(raw) and CONTROL.search(raw))
 
 
+def is_read_as(data: bytes, content: str) -> bool:
+    """Whether a file of these bytes is shown as this content."""
+    mark, encoding = mark_of(data, len(data))
+    raw = decode(data[len(mark) :], encoding)
+    return not is_binary(raw) and shown(raw, encoding) == content
+
+
 def encode_like(old: bytes, content: str) -> tuple[bytes, bool]:
-    """The bytes of `content` for the file that held `old`, and whether they keep its encoding: what
-    would be shown as another text becomes UTF-8. A line that the file had, as it was shown, keeps
-    its bytes; in other lines each character is one byte, if it mostly was in that file."""
+    """The bytes of `content` for a file that begins with `old`, and whether its encoding stays: what
+    would be read as another text becomes UTF-8. A line that the file had, as it was shown, keeps
+    its bytes; in the others each character is one byte, if most of the file's were."""
     mark, encoding = mark_of(old, len(old))
-    raw = decode(old[len(mark) :], encoding)
-    if is_binary(raw):
-        return content.encode(), True
-    if not HALF.search(raw):
-        return mark + encode(content, encoding), True
-    whole = set(WHOLE.findall(raw))
-    is_one_byte = encoding == "utf-8" and len(HALF.findall(raw)) > len(WHOLE.findall(raw))
+    raw = decode(old[len(mark) :], encoding, len(old) < MAX_OLD_BYTES)
+    whole, stray = ONE_BYTE.sub("", raw), len(raw) - len(HALF.sub("", raw))
+    is_one_byte = encoding == "utf-8" and stray > len(whole)
     kept = defaultdict(list)
     for line in reversed(raw.split("\n")):
         kept[shown(line, encoding)].append(line)
-    lines = [
+    new = "\n".join(
         kept[line].pop() if kept[line] else line.translate(RAW if is_one_byte else {})
         for line in content.split("\n")
-    ]
-    data = encode("\n".join(lines), encoding)
-    fits = shown(decode(data, encoding), encoding) == content
-    if fits and not (is_one_byte and set(WHOLE.findall("".join(lines))) - whole):
-        return mark + data, True
-    return (mark if encoding == "utf-8" else b"") + content.encode(), False
+    )
+    data = mark + encode(new, encoding)
+    is_mixed = is_one_byte and not set(ONE_BYTE.sub("", new)) <= set(whole)
+    if not is_binary(raw) and not is_mixed and is_read_as(data, content):
+        return data, True
+    plain = (mark if encoding == "utf-8" else b"") + content.encode()
+    return plain, data == plain

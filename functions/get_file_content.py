@@ -80,7 +80,7 @@ def read_raw(file: BinaryIO, size: int, offset: int, encoding: str) -> tuple[str
     start = max(offset - LONGEST, 0)
     start -= start % 2  # UTF-16 comes in pairs of bytes, its mark too
     file.seek(start)
-    data = file.read(LONGEST * (MAX_CHARACTERS + 2))
+    data = file.read(min(LONGEST * (MAX_CHARACTERS + 2), size - start))  # it may be growing
     raw = decode(data, encoding, start + len(data) >= size)
     for number, character in enumerate(raw):
         length = len(encode(character, encoding))

@@ -14,6 +14,7 @@ MAX_CHARACTERS = 10_000
 def get_schema_get_files_info() -> FunctionDeclaration:
     """What the model is told about get_files_info."""
     directory = "The directory, relative to the working directory (`pkg`); that itself if left out."
+    properties = {"directory": Schema(type=Type.STRING, description=directory)}
     return FunctionDeclaration(
         name="get_files_info",
         description=(
@@ -22,10 +23,7 @@ def get_schema_get_files_info() -> FunctionDeclaration:
             f"After {MAX_CHARACTERS} characters it says how many entries it left out. "
             "Call it first, to see which files there are, and whenever a file is not found."
         ),
-        parameters=Schema(
-            type=Type.OBJECT,
-            properties={"directory": Schema(type=Type.STRING, description=directory)},
-        ),
+        parameters=Schema(type=Type.OBJECT, properties=properties),
     )
 
 

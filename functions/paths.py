@@ -4,6 +4,7 @@ The functions open what `resolve` returned. A process that swaps links in betwee
 through; if the kernel confines scripts, there is none, because no script outlives its run.
 """
 
+import contextlib
 import difflib
 import errno
 import os
@@ -16,6 +17,7 @@ from functions.text import one_line, valid
 
 MAX_PATH = 4096  # bytes, with the NUL at the end: PATH_MAX of Linux
 MAX_LINKS = 40  # in one path: MAXSYMLINKS of Linux
+NO_LINK = (errno.EINVAL, errno.ENOENT, errno.ENOTDIR)  # another kind of file, or none
 SEE = "call get_files_info to see"
 ODD_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\\]|^\s|\s$")
 
@@ -36,45 +38,41 @@ def resolve(working_directory: str, path: object, verb: str) -> Path:
     if not is_file_name(path):
         shown = one_line(valid(path[:100]))
         raise Refusal(f'Cannot {verb} "{shown}" as it is no possible file name')
-    root = Path(os.path.realpath(working_directory))
+    root = Path(os.path.realpath(working_directory, strict=True))
     inner, own_name = Path(path), os.path.basename(os.path.abspath(working_directory))
     if inner.parts[:1] == (own_name,) and not os.path.lexists(root / own_name):
         inner = Path(*inner.parts[1:])  # `calculator/main.py` means `main.py`
     target = follow(root, inner)
-    # The system takes "~" for a name; a model that writes it means a home directory.
-    is_home = inner.parts[:1] == ("~",) or os.path.expanduser(path) != path
-    if is_home or (target and not target.is_relative_to(root)):
-        raise Refusal(f'Cannot {verb} "{path}" as it is outside working directory')
     if not target:
         raise Refusal(f'Cannot {verb} "{path}" as its symbolic links lead in a circle')
+    # The system takes "~" for a name; a model that writes it means a home directory.
+    is_home = inner.parts[:1] == ("~",) or os.path.expanduser(path) != path
+    if is_home or not target.is_relative_to(root):
+        raise Refusal(f'Cannot {verb} "{path}" as it is outside working directory')
     return target
 
 
 def is_file_name(path: str) -> bool:
     """Whether the system can have such a name, in the locale that Python found."""
-    try:
-        name = os.fsencode(path)
-    except UnicodeEncodeError:
-        return False
-    return b"\0" not in name and len(name) < MAX_PATH and path == valid(path)
+    with contextlib.suppress(UnicodeEncodeError):
+        return path == valid(path) and "\0" not in path and len(os.fsencode(path)) < MAX_PATH
+    return False
 
 
-def follow(place: Path, path: Path) -> Path | None:
-    """Where a path arrives from a place, as the kernel goes; None if it meets too many links. What
-    is missing is taken by its letters. (os.path.realpath does that at a circle, before Python 3.13,
-    with the whole rest of the path.)"""
-    names, links = [*reversed(path.parts)], 0
+def follow(root: Path, path: Path) -> Path | None:
+    """Where the kernel arrives when it goes from `root` along `path`; None after too many links.
+
+    A name that is missing, or outside and unreachable, is taken by its letters, and `..` takes it
+    back. (At a circle, os.path.realpath before Python 3.13 takes the whole rest by its letters.)
+    """
+    place, names, links = root, [*reversed(path.parts)], 0
     while names:
         name = names.pop()
         place = Path("/") if name[0] == "/" else place.parent if name == ".." else place / name
         try:
             names += reversed(Path(os.readlink(place)).parts)
         except OSError as error:
-            if error.errno not in (
-                errno.EINVAL,
-                errno.ENOENT,
-                errno.ENOTDIR,
-            ):  # no link, or missing
+            if error.errno not in NO_LINK and place.is_relative_to(root):
                 raise
             continue
         place, links = place.parent, links + 1
@@ -122,8 +120,9 @@ def check_new_name(target: Path, path: object) -> None:
 def not_found(working_directory: str, target: Path, path: object) -> Refusal:
     """The refusal for what is not there, with the nearest directory and the nearest names."""
     nearest, missing = missing_names(target)
-    with os.scandir(nearest) as entries:
-        names = [one_line(entry.name) for entry in islice(entries, 500)]
+    names: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(nearest) as entries:
+        names += [one_line(entry.name) for entry in islice(entries, 500)]
     # Names of more than 50 characters are left out: to compare them takes long.
     close = difflib.get_close_matches(missing[0][:50], [n for n in names if len(n) <= 50])
     shown = one_line(os.path.relpath(nearest, os.path.realpath(working_directory)))

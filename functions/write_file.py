@@ -7,10 +7,8 @@ from pathlib import Path
 
 from google.genai.types import FunctionDeclaration, Schema, Type
 
-from functions.encoding import encode_like
+from functions.encoding import HALF, MAX_OLD_BYTES, encode_like
 from functions.paths import FAILURES, Refusal, check_is_file, check_new_name, error_text, resolve
-
-MAX_OLD_BYTES = 64 << 20  # of a file whose encoding is looked at; a longer one is taken for UTF-8
 
 
 def get_schema_write_file() -> FunctionDeclaration:
@@ -45,7 +43,8 @@ def write_file(working_directory: str, file_path: str, content: str) -> str:
     except FAILURES as error:
         return error_text("write to", file_path, error)
     done = f'Successfully wrote {len(content)} characters to "{file_path}"'
-    return done if keeps_encoding else f"{done}; it is UTF-8 now, as its encoding lacks some"
+    why = "because the text does not fit its old encoding"
+    return done if keeps_encoding else f"{done}; it is UTF-8 now, {why}"
 
 
 def writable_file(working_directory: str, file_path: object) -> Path:
@@ -68,13 +67,13 @@ def encode(target: Path, content: object) -> tuple[bytes, bool]:
     if not isinstance(content, str):
         kind = type(content).__name__
         raise Refusal(f"The content must be a string, not {kind}; nothing was written")
-    try:
-        content.encode()
-    except UnicodeEncodeError as error:
-        half = f"half a surrogate pair at character {error.start}"
-        raise Refusal(f"The content holds {half}; nothing was written") from None
-    is_known = target.exists() and target.stat().st_size <= MAX_OLD_BYTES
-    return encode_like(target.read_bytes() if is_known else b"", content)
+    if half := HALF.search(content):
+        what = f"half a surrogate pair at character {half.start()}"
+        raise Refusal(f"The content holds {what}; nothing was written")
+    old = b""
+    with contextlib.suppress(FileNotFoundError), open(target, "rb") as file:
+        old = file.read(MAX_OLD_BYTES)
+    return encode_like(old, content)
 
 
 def replace(target: Path, data: bytes) -> None:

@@ -3,6 +3,7 @@
 import codecs
 import random
 import re
+import tracemalloc
 
 from support import InTemporaryDirectory, run_tests
 
@@ -21,6 +22,8 @@ ALPHABETS = [
     "\x81\x8d\x90",
     "\ufeff",
     "ÃƒÂ©",
+    "ÿþ",
+    "\x01",
 ]
 ENCODINGS = ["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "cp1252", "latin-1", "koi8-r", "gbk"]
 MARKS = {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
@@ -34,7 +37,7 @@ def random_file(chance: random.Random) -> bytes:
     letters = "".join(chance.sample(ALPHABETS, chance.randint(1, 3))) + "ab  "
     lines = [
         "".join(chance.choices(letters, k=chance.randint(0, 30))) + chance.choice(["\n", "\r\n"])
-        for _ in range(chance.choice([0, 1, 5, 40, 900]))
+        for _ in range(chance.choice([0, 1, 5, 5, 40, 40, 40, 900]))
     ]
     data = MARKS.get(encoding, b"") + "".join(lines).encode(encoding, "ignore")
     if encoding not in MARKS and chance.random() < 0.3:
@@ -95,6 +98,16 @@ class Encoding(InTemporaryDirectory):
                 continue  # there a byte of 10 need not be a line end
             del old[number], new[number]
             self.assertEqual(new, old, seed)
+
+    def test_what_is_written_is_what_is_read_afterwards(self) -> None:
+        for seed in range(FILES):
+            chance = random.Random(seed)  # noqa: S311
+            self.put("file", random_file(chance))
+            content = "".join(chance.choices("".join(ALPHABETS) + "\n\n", k=chance.randint(0, 40)))
+            content = chance.choice(["", "\xff\xfe"]) + content.lstrip("\ufeff")
+            answer = self.write(content)
+            self.assertTrue(answer.startswith(f"Successfully wrote {len(content)} char"), answer)
+            self.assertEqual(self.read_all("file")[0], content, seed)
 
     def test_each_offset_shows_what_follows_in_the_whole(self) -> None:
         for seed in range(60):
@@ -163,9 +176,33 @@ class Encoding(InTemporaryDirectory):
             self.write("é😀\n")
             self.assertEqual(file.read_bytes(), "é😀\n".encode(encoding))
 
-    def test_a_binary_or_empty_file_becomes_utf_8(self) -> None:
-        for old in (b"", bytes(range(256)), b"\xff\xfe\0", b"\xff\xfe\0\0"):
-            self.assertEqual(encode_like(old, "é"), ("é".encode(), True))
+    def test_an_empty_file_or_a_binary_one_becomes_utf_8(self) -> None:
+        for old in (b"", b"\0", bytes(range(256)), b"\xff\xfe\0", b"\xff\xfe\0\0"):
+            self.assertEqual(encode_like(old, "é")[0], "é".encode())
+
+    def test_a_file_that_only_its_parts_show_as_text_does_not_change_silently(self) -> None:
+        file = self.put("file", b"\xe9" + b"a" * 60_000 + b"\x01" + b"b" * 60_000 + b"\xe9")
+        content = self.read_all("file")[0]
+        self.assertEqual(len(content), 120_003)
+        self.assertIn("; it is UTF-8 now, because", self.write(content))
+        self.assertEqual(file.read_bytes(), content.encode())
+
+    def test_the_first_mebibyte_of_a_huge_file_says_its_encoding(self) -> None:
+        line = "naïve café €\n".encode("cp1252")
+        for mark, old, encoding in (
+            (b"", line * (1 << 18), "cp1252"),
+            (codecs.BOM_UTF16_LE, "é\n".encode("utf-16-le") * (1 << 19), "utf-16-le"),
+            (b"", b"a" * ((1 << 20) - 1) + "é".encode() * 2, "utf-8"),
+            (b"", b"\xe9" + b"a" * (1 << 20), "cp1252"),
+            (b"", b"a" * (1 << 20) + b"\xe9", "utf-8"),
+        ):
+            file = self.put("file", mark + old)
+            tracemalloc.start()
+            self.assertNotIn("UTF-8", self.write("é"))
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            self.assertEqual(file.read_bytes(), mark + "é".encode(encoding))
+            self.assertLess(peak, 64 << 20)
 
     def test_a_new_file_is_utf_8(self) -> None:
         self.write("é")

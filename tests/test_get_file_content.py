@@ -4,6 +4,7 @@ import os
 import re
 import time
 import tracemalloc
+from unittest import mock
 
 from support import InTemporaryDirectory, run_tests
 
@@ -176,6 +177,23 @@ class GetFileContent(InTemporaryDirectory):
     def test_a_fifo_is_refused_at_once(self) -> None:
         os.mkfifo(self.work / "fifo")
         self.assertIn('Error: "fifo" is not a regular file', self.read("fifo"))
+
+    def test_a_file_may_grow_while_it_is_read(self) -> None:
+        file = self.put("file", "é".encode("utf-16"))
+
+        def grow(number: int) -> os.stat_result:
+            status = os.stat(number)
+            with file.open("ab") as end:
+                end.write(b"x")
+            return status
+
+        with mock.patch("os.fstat", grow):
+            self.assertEqual(self.read("file"), "é")
+
+    def test_if_a_directory_does_not_tell_its_names_none_are_said(self) -> None:
+        with mock.patch("os.scandir", side_effect=PermissionError):
+            wanted = 'Error: "mian.py" not found; call get_files_info to see what there is'
+            self.assertEqual(self.read("mian.py"), wanted)
 
     def test_a_huge_file_costs_no_more_than_a_small_one(self) -> None:
         huge = self.put("huge.txt", "start " * 20_000)

@@ -5,6 +5,8 @@ from unittest import mock
 
 from support import InTemporaryDirectory, run_tests
 
+from functions.get_file_content import get_file_content
+from functions.get_files_info import get_files_info
 from functions.paths import Refusal, resolve
 
 
@@ -161,6 +163,17 @@ class Paths(InTemporaryDirectory):
         self.assertEqual(len(longest), 4095)
         self.assertEqual(self.resolved(longest), "main.py")
         self.assertIn("is no possible file name", self.resolved(f"{longest}/"))
+
+    def test_what_the_system_hides_outside_is_outside(self) -> None:
+        refused = PermissionError(errno.EACCES, "Permission denied")
+        with mock.patch("os.readlink", side_effect=refused):
+            self.assert_outside("../locked/x")
+            self.assert_outside("/locked/x")
+
+    def test_without_a_working_directory_nothing_is_there(self) -> None:
+        for function in (get_files_info, get_file_content):
+            answer = function(str(self.outside / "new"), "secret")
+            self.assertRegex(answer, "^Error: [^;]*: No such file or directory$")
 
     def test_a_directory_that_cannot_be_searched_is_an_error_of_the_system(self) -> None:
         refused = PermissionError(errno.EACCES, "Permission denied")
