@@ -391,7 +391,8 @@ class RunPythonFile(InTemporaryDirectory):
                 mock.patch.object(confine, "landlock_version", return_value=version),
             ):
                 self.assertIn("Process exited with code", self.run_script(source))
-            self.assertEqual(signals, [signal.SIGKILL])
+            # If another program fills the disk, the script is stopped and counted before.
+            self.assertEqual(signals[-1:], [signal.SIGKILL])
 
     @has_waitid
     def test_where_the_end_cannot_be_seen_without_waiting_nothing_is_signalled_after_it(
