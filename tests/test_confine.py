@@ -740,6 +740,7 @@ class WhereTheKernelCannot(Scripts):
             self.assertEqual(self.value("os.environ['HOME'] == os.environ['TMPDIR']"), True)
             self.assertIn("EOFError", self.run_script("input()"))
             self.assertIn("Process exited with code 7\n", self.run_script("sys.exit(7)"))
+            self.assertNotIn("NOTE", self.run_script("raise PermissionError(13, 'of the system')"))
 
     def test_the_probe_says_none_only_for_a_kernel_without_landlock(self) -> None:
         for code in (errno.ENOSYS, errno.EOPNOTSUPP):
