@@ -4,7 +4,6 @@ Random trees of directories, files, links and circles, and random paths into the
 what a path reaches: what lies outside stays untold and untouched, what lies inside is shown.
 """
 
-import itertools
 import os
 import random
 import stat
@@ -18,40 +17,46 @@ from functions.get_file_content import get_file_content
 from functions.get_files_info import get_files_info
 from functions.write_file import write_file
 
-TREES, PATHS = 300, 60
-NAMES = ["a", "b", "c", "d", ".git", "calculator"]
+TREES, PATHS = 300, 40
+NAMES, WEIGHTS = ["a", "b", "c", ".git", ".GIT", "calculator"], [9, 9, 9, 1, 1, 1]
+LENGTHS = [1, 2, 3, 3, 4, 4]
 SECRET = "TOP SECRET"
 WRITTEN = "written by the test"
+OUTSIDE = "as it is outside working directory"
 
 
 def random_path(chance: random.Random, root: Path) -> str:
     """A path that may lead anywhere, in or out, through links, circles and what is missing."""
-    steps = chance.choices([*NAMES, "..", ".", "", "missing"], [6] * 4 + [1, 1, 9, 1, 1, 1], k=5)
-    path = "/".join(steps[: chance.choice([1, 2, 3, 4, 4, 5])])
-    start = chance.choice(["", "", "", "", f"{root}/", f"{root.parent}/", "/"])
-    return start + path + chance.choice(["", "", "", "/"])
+    steps = chance.choices(
+        [*NAMES, "missing", "..", ".", ""], [*WEIGHTS, 1, 1, 1, 1], k=chance.choice(LENGTHS)
+    )
+    path = "/".join(step + chance.choice(["", "/.."]) for step in steps)
+    start = chance.choice(["", "", "", "", "", "../", f"{root}/", f"{root.parent}/"])
+    return (start + path + chance.choice(["", "", "", "/"])) or "."
 
 
 def make_tree(chance: random.Random, root: Path) -> None:
-    """A tree in `root` and a smaller one around it, which holds the secrets."""
-    root.mkdir()
-    numbers = itertools.count()
-    for base in (root, root, root, root.parent):
-        for _ in range(5):
-            parents = [p for p in (base, *base.rglob("*")) if p.is_dir() and not p.is_symlink()]
-            inside = [p for p in parents if base == root or root not in (p, *p.parents)]
-            place = chance.choice([base, *inside]) / chance.choice(NAMES)
-            kinds = ["directory", "file", "link", "link"] if base == root else ["file", "directory"]
-            kind = chance.choice(kinds)
-            if os.path.lexists(place):
-                continue
-            if kind == "directory":
-                place.mkdir()
-            elif kind == "file":
-                place.write_text(f"text {next(numbers)}" if base == root else SECRET)
-            else:
-                target = chance.choice([place.name, "..", random_path(chance, root) or "."])
-                place.symlink_to(target)
+    """A tree in `root`, with links, and one around it, in which all is secret."""
+    kinds = ["file", "directory", "link", "link", "link"]
+    entries = [(root.parent, kind, SECRET) for kind in chance.choices(kinds[:2], k=8)]
+    entries += [(root, kind, "text") for kind in chance.choices(kinds, k=12)]
+    for base, kind, content in entries:
+        base.mkdir(exist_ok=True)
+        places = [base, base, *(p for p in base.iterdir() if p.is_dir() and not p.is_symlink())]
+        place = chance.choice(places) / chance.choices(NAMES, WEIGHTS)[0]
+        if os.path.lexists(place) or place == root:
+            continue
+        if kind == "link":
+            place.symlink_to(chance.choice([place.name, "..", "..", random_path(chance, root)]))
+        elif kind == "directory":
+            place.mkdir()
+            (place / content).touch()
+        else:
+            place.write_text(f"{content} of {place.name}")
+
+
+def is_git(path: Path, root: Path) -> bool:
+    return any(name.lower() == ".git" for name in path.relative_to(root).parts)
 
 
 def snapshot(root: Path) -> dict[str, object]:
@@ -60,7 +65,7 @@ def snapshot(root: Path) -> dict[str, object]:
     for place, folders, files in os.walk(root.parent):
         for name in folders + files:
             path = Path(place, name)
-            if not path.is_relative_to(root) or ".git" in path.relative_to(root).parts:
+            if not path.is_relative_to(root) or is_git(path, root):
                 kind = stat.S_IFMT(path.lstat().st_mode)
                 is_file = stat.S_ISREG(kind)
                 found[str(path)] = path.read_bytes() if is_file else kind
@@ -91,27 +96,28 @@ class PathsAtRandom(unittest.TestCase):
         """Send a path to the three functions. Says what the kernel found there."""
         found = reached(root, path)
         shown, listed = get_file_content(str(root), path), get_files_info(str(root), path)
-        is_inside = found is not None and found[0].is_relative_to(root)
-        if found and is_inside:
-            place, is_file = found
-            self.assertEqual(shown == place.read_text() if is_file else None, is_file or None, path)
-            if not is_file:
-                names = [f"- {name}: " for name in os.listdir(place)]
-                self.assertTrue(all(name in listed for name in names), (path, listed))
-        elif found:
-            for answer, verb in ((shown, "read"), (listed, "list")):
-                wording = f'Error: Cannot {verb} "{path}" as it is outside working directory'
-                self.assertEqual(answer, wording)
         self.assertNotIn(SECRET, shown + listed, path)
-        return "inside" if is_inside else "outside" if found else "nothing"
+        if not found:
+            return "nothing"
+        place, is_file = found
+        if not place.is_relative_to(root):
+            self.assertEqual(shown, f'Error: Cannot read "{path}" {OUTSIDE}')
+            self.assertEqual(listed, f'Error: Cannot list "{path}" {OUTSIDE}')
+            return "outside"
+        if is_file:
+            self.assertEqual(shown, place.read_text(), path)
+        else:
+            for name in os.listdir(place):
+                self.assertIn(f"- {name}: ", listed, path)
+        return "inside"
 
     def check_writing(self, root: Path, path: str) -> None:
         found = reached(root, path)
         done = write_file(str(root), path, WRITTEN)
         if found and found[1] and found[0].is_relative_to(root):
-            is_git = ".git" in found[0].relative_to(root).parts
-            self.assertEqual(done.startswith("Successfully wrote"), not is_git, (path, done))
-            self.assertEqual(found[0].read_text() == WRITTEN, not is_git)
+            is_allowed = not is_git(found[0], root)
+            self.assertEqual(done.startswith("Successfully wrote"), is_allowed, (path, done))
+            self.assertEqual(found[0].read_text() == WRITTEN, is_allowed)
 
     def test_what_the_kernel_finds_inside_is_shown_and_nothing_outside_is_touched(self) -> None:
         counts = dict.fromkeys(("inside", "outside", "nothing"), 0)
