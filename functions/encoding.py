@@ -53,7 +53,7 @@ def is_read_as(data: bytes, content: str) -> bool:
 
 
 def encode_like(old: bytes, content: str) -> tuple[bytes, bool]:
-    """The bytes of `content` for a file that begins with `old`, and whether its encoding stays: what
+    """The bytes of `content` for a file that began with `old`, and whether its encoding stays: what
     would be read as another text becomes UTF-8. A line that the file had, as it was shown, keeps
     its bytes; in the others each character is one byte, if most of the file's were."""
     mark, encoding = mark_of(old, len(old))

@@ -119,12 +119,12 @@ def run(root: Path, script: Path, words: list[bytes]) -> str:
     is_confined = confine.landlock_version() > 0
     with private_directory() as home, contextlib.ExitStack() as files:
         stdout, stderr, report = (files.enter_context(TemporaryFile(buffering=0)) for _ in range(3))
-        report.write(
-            b"the launcher ended too early" if is_confined else b""
-        )  # it empties this last
-        confined = [*confine.LAUNCHER, str(os.getpid()), str(report.fileno()), root]
+        launcher = ["-s"]
+        if is_confined:
+            report.write(b"the launcher ended too early")  # which it deletes last
+            launcher = [*confine.LAUNCHER, str(os.getpid()), str(report.fileno()), str(root)]
         process = subprocess.Popen(
-            [sys.executable, *(confined if is_confined else ["-s"]), script, *words],
+            [sys.executable, *launcher, script, *words],
             cwd=root,
             env=environment(home),
             stdin=subprocess.DEVNULL,
@@ -133,10 +133,7 @@ def run(root: Path, script: Path, words: list[bytes]) -> str:
             pass_fds=[report.fileno()] if is_confined else [],
             start_new_session=True,
         )
-        try:
-            stopped = watch(process, [str(root), home] if is_confined else [])
-        finally:
-            kill(process)
+        stopped = watch(process, [str(root), home] if is_confined else [])
         if reason := excerpt(report):
             raise Refusal(f"The script was not run, as it could not be confined ({reason})")
         return answer(process.returncode, stopped, excerpt(stdout), excerpt(stderr), is_confined)
@@ -184,23 +181,26 @@ def environment(home: str) -> dict[str, str]:
 
 
 def watch(process: subprocess.Popen[bytes], directories: list[str]) -> str:
-    """Wait for the script to end; the limit for which it must be stopped, or "". Free space is
+    """Wait for the script to end, and end it at a limit; which limit that was, or "". Free space is
     cheap to ask for; what the script wrote is counted only if much of it has gone."""
-    started, deadline = time.time() - 1, time.monotonic() + MAX_SECONDS
-    disks = {os.stat(directory).st_dev: directory for directory in directories}.values()
-    free = free_space(disks)
-    while not has_ended(process):
-        if time.monotonic() > deadline:
-            return f"it timed out after {MAX_SECONDS} seconds"
-        if directories and os.stat(f"/proc/{process.pid}/task").st_nlink - 2 > MAX_THREADS:
-            return f"it had more than {MAX_THREADS} threads"
-        now_free = free_space(disks)
-        if free[0] - now_free[0] > MAX_DISK_BYTES or free[1] - now_free[1] > MAX_DISK_FILES:
-            if wrote_too_much(process.pid, directories, started, deadline):
-                return "it wrote more than 256 MiB or 10,000 files"
-            free = now_free  # another program took it
-        time.sleep(POLL_SECONDS)
-    return ""
+    try:
+        started, deadline = time.time() - 1, time.monotonic() + MAX_SECONDS
+        disks = {os.stat(directory).st_dev: directory for directory in directories}.values()
+        free = free_space(disks)
+        while not has_ended(process):
+            if time.monotonic() > deadline:
+                return f"it timed out after {MAX_SECONDS} seconds"
+            if directories and os.stat(f"/proc/{process.pid}/task").st_nlink - 2 > MAX_THREADS:
+                return f"it had more than {MAX_THREADS} threads"
+            now_free = free_space(disks)
+            if free[0] - now_free[0] > MAX_DISK_BYTES or free[1] - now_free[1] > MAX_DISK_FILES:
+                if wrote_too_much(process.pid, directories, started, deadline):
+                    return "it wrote more than 256 MiB or 10,000 files"
+                free = now_free  # another program took it
+            time.sleep(POLL_SECONDS)
+        return ""
+    finally:
+        kill(process)
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
