@@ -41,7 +41,7 @@ def shown(raw: str, encoding: str) -> str:
 
 
 def is_binary(raw: str) -> bool:
-    """Whether it is no text: it holds NULs, or control characters beside stray bytes."""
+    """Whether it is not text: it holds NULs, or control characters beside stray bytes."""
     return "\0" in raw or bool(HALF.search(raw) and CONTROL.search(raw))
 
 

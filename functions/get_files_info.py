@@ -48,8 +48,7 @@ def listing(target: Path, names: list[str]) -> str:
         line = describe(target / name)
         room -= len(line) + 1
         if room < 0:
-            lines.append(f"({len(names) - len(lines)} more entries are left out)")
-            break
+            return "\n".join([*lines, f"({len(names) - len(lines)} more entries are left out)"])
         lines.append(line)
     return "\n".join(lines) or "(the directory is empty)"
 

@@ -1,6 +1,7 @@
 """Checks where a path may point: python tests/test_paths.py."""
 
 import errno
+from typing import Any
 from unittest import mock
 
 from support import InTemporaryDirectory, run_tests
@@ -8,6 +9,7 @@ from support import InTemporaryDirectory, run_tests
 from functions.get_file_content import get_file_content
 from functions.get_files_info import get_files_info
 from functions.paths import Refusal, resolve
+from functions.write_file import write_file
 
 
 class Paths(InTemporaryDirectory):
@@ -110,10 +112,32 @@ class Paths(InTemporaryDirectory):
                 wanted = f'Cannot read "{shown}" as it is no possible file name'
                 self.assertEqual(self.resolved(path), wanted)
 
+    def test_a_name_that_the_locale_does_not_have_is_refused(self) -> None:
+        failure = UnicodeEncodeError("latin-1", "中", 0, 1, "ordinal not in range(256)")
+        with mock.patch("os.fsencode", side_effect=failure):
+            self.assertIn('"中" as it is no possible file name', self.resolved("中"))
+
     def test_what_is_no_string_is_refused(self) -> None:
         for path in (None, 3, ["main.py"], {"a": 1}, True):
             with self.subTest(path=path):
                 self.assertIn("it must be a string", self.resolved(path))
+
+    def test_no_argument_makes_a_function_of_files_raise(self) -> None:
+        deep: list[Any] = []
+        for _ in range(5000):
+            deep = [deep]
+        odd: list[Any] = [None, True, -1, 10**5000, 0.5, float("nan"), float("inf"), {}, deep]
+        odd += ["", "0" * 5000, "9" * 5000, "\0", "\ud800", "/" * 4095, "a/" * 2000, "~", b"x"]
+        work: Any = str(self.work)
+        for value in odd:
+            for answer in (
+                get_files_info(work, value),
+                get_file_content(work, value),
+                get_file_content(work, "main.py", value),
+                write_file(work, value, "x"),
+                write_file(work, "new.txt", value),
+            ):
+                self.assertIsInstance(answer, str)
 
     def test_links_in_a_circle_are_refused(self) -> None:
         for name, target in (("one", "two"), ("two", "one"), ("self", "self"), ("deep", "deep/x")):
