@@ -92,7 +92,8 @@ class GetFileContent(InTemporaryDirectory):
     def test_other_offsets_are_an_error_that_says_the_size(self) -> None:
         self.put("digits.txt", "0123456789")
         odd: list[object] = [
-            *(-1, 11, 10**30, 10**5000, "9" * 5000, "0" * 25 + "11", "-1", "x", "", " 1", "1e1"),
+            *(-1, 11, 10**30, 10**5000, "-1", "x", "", " 1", "1e1"),
+            *("9" * 5000, "0" * 25 + "11", "1" + "0" * 19),
             *(0.5, 1e30, float("nan"), float("inf"), True, [], [[]], {}, "٣"),
         ]
         wanted = "Error: The offset must be a whole number from 0 to the file's size, 10 bytes"
