@@ -55,6 +55,13 @@ class GetFileContent(InTemporaryDirectory):
             "to read on, call get_file_content with offset=20000]",
         )
 
+    def test_10000_characters_are_read_wherever_a_character_begins(self) -> None:
+        self.put("long.txt", "a" + "😀" * 10_010)
+        for offset in range(12):
+            text, _, notice = self.read("long.txt", offset).partition("\n")
+            self.assertEqual(len(text), 10_000)
+            self.assertIn("truncated at 10000 characters", notice)
+
     def test_a_long_file_can_be_read_to_its_end_whatever_its_encoding(self) -> None:
         text = "aé€😀\r\n" * 7000
         for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-be"):
@@ -143,6 +150,10 @@ class GetFileContent(InTemporaryDirectory):
             'Error: "mian.py" not found; the closest names there: main.py; '
             "call get_files_info to see what there is",
         )
+
+    def test_the_nearest_names_stay_one_line(self) -> None:
+        self.put("ma\nin.py")
+        self.assertIn(r"closest names there: main.py, ma\nin.py;", self.read("man.py"))
 
     def test_if_its_directory_is_missing_too_the_nearest_one_is_named(self) -> None:
         self.assertEqual(

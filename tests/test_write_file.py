@@ -166,8 +166,8 @@ class WriteFile(InTemporaryDirectory):
         self.assert_untouched()
 
     def test_a_new_name_that_nobody_means_is_refused(self) -> None:
-        names = ("a\nb", "a\x1b", "a\x7f", "a\x9f", " a", "a ", "a\t", "a\\b", "pkg\\util.py")
-        for path in (*names, "pkg/ new.py", "new /x.py", "new/deep\\er/x.py"):
+        names = ("a\nb", "a\x1fb", "a\x7f", "a\x80b", "a\x9f", " a", "a ", "a\t", "a\\b")
+        for path in (*names, "pkg\\util.py", "pkg/ new.py", "new /x.py", "new/deep\\er/x.py"):
             with self.subTest(path):
                 answer = self.write(path)
                 self.assertTrue(answer.startswith("Error: Cannot write to "), answer)
