@@ -204,7 +204,7 @@ class Encoding(InTemporaryDirectory):
             (codecs.BOM_UTF16_LE, "é\n".encode("utf-16-le") * (1 << 19), "utf-16-le"),
             (b"", b"a" * ((1 << 20) - 1) + "é".encode() * 2, "utf-8"),
             (b"", b"a" * ((1 << 20) - 2) + b"\xe9aa", "cp1252"),
-            (b"", b"a" * (1 << 20) + b"\xe9", "utf-8"),
+            (b"", b"a" * (1 << 20) + b"\xe9a", "utf-8"),
         ):
             file = self.put("file", mark + old)
             tracemalloc.start()

@@ -192,16 +192,18 @@ class GetFileContent(InTemporaryDirectory):
         self.assertIn('Error: "fifo" is not a regular file', self.read("fifo"))
 
     def test_a_file_may_grow_while_it_is_read(self) -> None:
-        file = self.put("file", "é".encode("utf-16"))
+        text = "é" * 5
 
         def grow(number: int) -> os.stat_result:
             status = os.stat(number)
-            with file.open("ab") as end:
+            with open(self.work / "file", "ab") as end:
                 end.write(b"x")
             return status
 
-        with mock.patch("os.fstat", grow):
-            self.assertEqual(self.read("file"), "é")
+        for offset in (0, 10):
+            self.put("file", text.encode("utf-16"))
+            with mock.patch("os.fstat", grow):
+                self.assertEqual(self.read("file", offset), text[max(offset // 2 - 1, 0) :])
 
     def test_if_a_directory_does_not_tell_its_names_none_are_said(self) -> None:
         with mock.patch("os.scandir", side_effect=PermissionError):
