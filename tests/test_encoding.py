@@ -190,6 +190,14 @@ class Encoding(InTemporaryDirectory):
         for old in (b"", b"\0", bytes(range(256)), b"\xff\xfe\0", b"\xff\xfe\0\0"):
             self.assertEqual(encode_like(old, "é")[0], "é".encode())
 
+    def test_what_would_be_utf_8_anyway_is_not_said_to_be_it_now(self) -> None:
+        for old, content in ((b"\0", "é"), (b"", "\ufeffx"), (b"x", "é\0")):
+            self.assertEqual(encode_like(old, content), (content.encode(), True))
+
+    def test_control_characters_of_windows_1252_make_no_file_binary(self) -> None:
+        self.put("file", "\x81".encode() + b"\xe9\x81")
+        self.assertEqual(self.read_all("file"), ("\x81é\x81", True))
+
     def test_a_file_that_only_its_parts_show_as_text_does_not_change_silently(self) -> None:
         file = self.put("file", b"\xe9" + b"a" * 60_000 + b"\x01" + b"b" * 60_000 + b"\xe9")
         content = self.read_all("file")[0]
