@@ -41,14 +41,14 @@ def call_function(function_call: types.FunctionCall, verbose: bool = False) -> t
         print(visible(json.dumps(args, ensure_ascii=False)))
     response = run_function(name, args)
     if verbose:
-        print(f"-> {visible(*response.values())}")
+        print(f"-> {visible(''.join(response.values()))}")
     answer = valid({"id": function_call.id, "name": name, "response": response})
     part = types.Part(function_response=types.FunctionResponse(**answer))
     return types.Content(role="tool", parts=[part])
 
 
 def run_function(name: str, args: dict[str, Any]) -> dict[str, str]:
-    """The result of the function, or the error that it could not be called with."""
+    """`result` and what the function returned, or `error` and why it did not return."""
     if name not in function_map:
         return {"error": f"Unknown function: {name}. The known ones: {', '.join(function_map)}"}
     function = function_map[name]
@@ -65,7 +65,7 @@ def run_function(name: str, args: dict[str, Any]) -> dict[str, str]:
 
 
 def as_meant(name: str, args: dict[str, Any]) -> dict[str, Any]:
-    """A copy of the arguments as declared: null leaves an optional one out, text can be a list."""
+    """A copy of the arguments: no optional null, and a list that came as JSON text is a list."""
     declarations = available_functions.function_declarations or []
     schema = next((each.parameters for each in declarations if each.name == name), None)
     meant = dict(args)  # the history keeps what the model sent

@@ -29,7 +29,7 @@ NO_REQUEST = {"UnsupportedProtocol", "InvalidURL", "SSLCertVerificationError", "
 STOPPED = {"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"}
 STOPPED |= {"IMAGE_SAFETY", "MODEL_ARMOR", "ESCALATION", "PUP_LIMITED_DISABLED"}
 UNUSABLE = {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"}
-# What a part of the model can hold.
+# What a part can hold. The call comes last, because the signature goes with the last.
 KINDS = ["text", "inline_data", "file_data", "executable_code", "code_execution_result"]
 KINDS += ["tool_call", "tool_response", "function_call"]
 
@@ -50,7 +50,7 @@ class Failure(NamedTuple):
 
 
 def why_give_up(failure: Failure, tries: int) -> str:
-    """Why there is no other try after so many, or "" if there is one. The first row decides."""
+    """Why not to try again after this many tries, or "". The first row that applies decides."""
     code, body, delay = failure.code, failure.body, failure.delay
     used_up = code == 402 or (code == 429 and re.search(USED_UP, body))
     key_rejected = code in (401, 403) or "API_KEY_INVALID" in body
@@ -61,10 +61,7 @@ def why_give_up(failure: Failure, tries: int) -> str:
         (failure.is_unknown_model, "there is no such model; GEMINI_MODEL chooses another"),
         (0 < code < 500 and code not in PASSING, "the request was refused"),
         (tries >= MAX_TRIES, f"given up after {MAX_TRIES} tries"),
-        (
-            delay > MAX_WAIT_SECONDS,
-            f"it asks to wait {delay:.0f} s, and {MAX_WAIT_SECONDS} s is the most",
-        ),
+        (delay > MAX_WAIT_SECONDS, f"Gemini asks to wait {delay:.0f} s, which is too long"),
     )
     return next((why for applies, why in rows if applies), "")
 
@@ -75,7 +72,7 @@ def seconds_to_wait(failure: Failure, tries: int) -> float:
 
 
 def failure_of(error: Exception) -> Failure:
-    """What an exception that the SDK let through tells of a request."""
+    """The failure that an exception of the SDK, or of a library below it, stands for."""
     from google.genai.errors import APIError
 
     if not isinstance(error, APIError):
@@ -97,7 +94,7 @@ def asked_delay(response: Any, body: str) -> float:
         with suppress(ValueError):  # another form asks for none
             info.FromJsonString(value)
             delays.append(info.ToNanoseconds() / 1e9)
-    for words in re.findall(r"(?:retry|try again) in ((?:[\d.]+ ?(?:h|ms|m|s))+)", body):
+    for words in re.findall(r"(?:retry|try again) in ((?:[\d.]+ ?(?:h|ms|m|s) ?)+)", body):
         parts = re.findall(r"(\d+(?:\.\d+)?) ?(h|ms|m|s)", words)
         delays.append(sum(float(number) * SECONDS[unit] for number, unit in parts))
     return max(delays)
@@ -116,7 +113,8 @@ def lost(error: Exception) -> Failure:
 
 def plain(error: Exception) -> str:
     """The first sentence of an error, without its number and the line of C that it came from."""
-    return re.sub(r"^\[[^]]*\] *| *\(_ssl\.c:\d+\)|(\. |\n).*", "", str(error), flags=re.DOTALL)
+    sentence = re.split(r"\. |\n", str(error))[0]
+    return re.sub(r"^\[[^]]*\] *| *\(_ssl\.c:\d+\)", "", sentence)
 
 
 def raise_error_in_200(response: Any) -> None:
@@ -126,14 +124,14 @@ def raise_error_in_200(response: Any) -> None:
     if b'"error"' in response.read() and response.status_code == 200:
         with suppress(ValueError, RecursionError):  # the SDK will meet the same
             body = response.json()
-            if isinstance(body, dict) and body.get("error") and "candidates" not in body:
+            if isinstance(body, dict) and body.get("error") and not body.get("candidates"):
                 code = body["error"].get("code") if isinstance(body["error"], dict) else None
                 raise APIError(code if isinstance(code, int) else 500, body, response)
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError if the body takes longer; an alarm interrupts any wait."""
+    """Raise TimeoutError if the `with` block takes longer; an alarm interrupts any wait."""
 
     def give_up(*_: object) -> None:
         raise TimeoutError(f"none within {seconds} s")
@@ -147,14 +145,14 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def turn(role: str, parts: list[Any]) -> Content:
-    """One content of the conversation, from its parts or from what they are made of."""
+    """One turn of the conversation. Its parts are Part objects or dicts with the same fields."""
     from google.genai import types
 
     return types.Content.model_validate({"role": role, "parts": parts})
 
 
-def readable(reply: Reply) -> Reply:
-    """The same reply. Raises ValueError if it is empty, or nested too deep to be sent back."""
+def checked(reply: Reply) -> Reply:
+    """The same reply, or ValueError if it is empty or nested too deep to be sent back."""
     if not reply.model_dump(mode="json", exclude={"sdk_http_response"}, exclude_none=True):
         raise ValueError
     return reply
@@ -167,12 +165,13 @@ def text_of(reply: Reply) -> str:
 
 
 def finish_reason(reply: Reply) -> str:
+    """The name of the reason for which the reply ended; "" if none came."""
     candidates = reply.candidates
     return candidates[0].finish_reason.name if candidates and candidates[0].finish_reason else ""
 
 
 def trouble(reply: Reply) -> tuple[str, bool]:
-    """What keeps a reply from being of use ("" if nothing), and whether another one may be."""
+    """Why a reply cannot be used ("" if it can), and whether asking again may help."""
     reason, feedback = finish_reason(reply), reply.prompt_feedback
     calls, text = reply.function_calls or [], text_of(reply)
     if feedback and feedback.block_reason and not reply.candidates:
@@ -182,13 +181,13 @@ def trouble(reply: Reply) -> tuple[str, bool]:
     if reason == "MAX_TOKENS" and (calls or not text):
         return f"Gemini's reply was cut off: {reason}", False
     if reason in UNUSABLE or not (calls or text) or not all(call.name for call in calls):
-        return f"unusable reply: {reason or 'no finish reason'}", True
+        return f"unusable reply, no text and no valid call: {reason or 'no reason'}", True
     return "", False
 
 
 def model_turn(reply: Reply) -> Content:
-    """A reply as it goes back: as it came, signatures included, but for text that no JSON can hold,
-    and with exactly one kind of data in each part, because the API refuses others."""
+    """The reply as a turn to send back: as it came, signatures included, except that text becomes
+    valid and each part holds exactly one kind of data, because the API refuses anything else."""
     parts: list[dict[str, Any]] = []
     for part in [each.model_dump(exclude_none=True) for each in reply.parts or []]:
         marks = {mark: part[mark] for mark in ("thought", "thought_signature") if mark in part}

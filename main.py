@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import sys
 
-if sys.version_info < (3, 12):  # noqa: UP036  Read by such a Python up to here, and no further.
+if sys.version_info < (3, 12):  # noqa: UP036  An older Python runs the file up to here.
     sys.exit("Python 3.12 or later is needed; this is " + sys.version.split()[0])
 
 import io
@@ -95,7 +95,7 @@ def parse_arguments() -> Namespace:
 
 
 def connect() -> tuple[Client, str, str]:
-    """The client of the run, its model, and its spare model ("" if the user chose the first)."""
+    """The client, its model, and the model to try if that is gone ("" if the user chose one)."""
     os.chdir(PROJECT)
     logging.disable()
     warnings.simplefilter("ignore")  # the SDK warns of each finish reason that is new to it
@@ -135,18 +135,18 @@ def read_settings() -> tuple[str, str]:
     key, model, address = (os.environ.get(name, "").strip() for name in names)
     if not key:
         how = "put GEMINI_API_KEY=... into .env (see .env.example) or export it"
-        raise RuntimeError(f"Gemini API key not set: {how}")
+        raise RuntimeError(f"Gemini API key not set: {how}")  # the documented words
     if not re.fullmatch(r"[!#-&(-\[\]-~]+", key):  # printable ASCII without quotes or backslash
         raise gemini.AgentError("GEMINI_API_KEY holds characters that no key has; copy it again")
     if address and not re.fullmatch(ADDRESS, address):
-        raise gemini.AgentError(
-            f"GOOGLE_GEMINI_BASE_URL is not an address, or has /v1beta: {address}"
-        )
+        raise gemini.AgentError(f"GOOGLE_GEMINI_BASE_URL is wrong, or has /v1beta: {address}")
     return key, model
 
 
 def ask(client: Client, messages: list[Content], model: str, spare: str) -> tuple[Reply, str]:
-    """The reply to the messages, asked for until there is one, and the model that gave it."""
+    """A reply and the model that gave it. Waits and tries again; raises AgentError to give up."""
+    import call_function  # noqa: F401  Here no fault of ours looks like the service's.
+
     tries = 0
     while True:
         try:
@@ -184,12 +184,12 @@ def generate_content(client: Client, messages: list[Content], model: str = DEFAU
         # Its own default, minimal, ends work of several steps early.
         config.thinking_config = types.ThinkingConfig(thinking_level=types.ThinkingLevel.MEDIUM)
     with gemini.time_limit(MAX_REQUEST_SECONDS):
-        reply = client.models.generate_content(model=model, contents=list(messages), config=config)
-    return gemini.readable(reply)
+        reply = client.models.generate_content(model=model, contents=messages, config=config)
+    return gemini.checked(reply)
 
 
 def ask_again(messages: list[Content], problem: str, may_pass: bool, unusable: int) -> None:
-    """Warn of a useless reply, and the second time add a nudge. Raises AgentError for the last."""
+    """Prepare to ask again after an unusable reply, or raise AgentError if that will not help."""
     if not may_pass or unusable == MAX_UNUSABLE_REPLIES:
         raise gemini.AgentError(problem)
     if unusable == MAX_UNUSABLE_REPLIES - 1:
@@ -223,7 +223,7 @@ def print_conversation(answer: str, verbose: bool = False) -> None:
 
 
 def print_usage(label: str, reply: Reply, spent: Counter[str]) -> None:
-    """Print the tokens of one request, and of the run so far, to which they are added."""
+    """Add the tokens of one request to `spent`, and print both."""
     tokens = []
     for kind, field in TOKENS.items():
         spent[kind] += (now := getattr(reply.usage_metadata, f"{field}_token_count", 0) or 0)
@@ -236,7 +236,7 @@ def warn(message: str) -> None:
     if not message:
         return
     show_status("")
-    key = os.environ.get("GEMINI_API_KEY", "").strip() or "\n"
+    key = os.environ.get("GEMINI_API_KEY", "").strip() or "\n"  # which no line holds
     with suppress(OSError):
         line = " ".join(message.split()).replace(key, "[GEMINI_API_KEY]")
         print(visible(line[:1000]), file=sys.stderr)
@@ -269,7 +269,7 @@ def run() -> int:
     except ModuleNotFoundError as error:
         line = f"ModuleNotFoundError: {error}; run: pip install -r requirements.txt"
     except OSError as error:
-        line = f"Error: {error.filename or 'standard output'}: {error.strerror}"
+        line = f"Error: {error.filename or 'standard input or output'}: {error.strerror}"
     except Exception as error:
         line = f"{type(error).__name__}: {error}"
     warn(line)
@@ -277,7 +277,7 @@ def run() -> int:
 
 
 def prepare() -> None:
-    """Print what the console can show, and clean up when told to end, unless nohup said not to."""
+    """Make all text printable, and let SIGTERM and SIGHUP (unless under nohup) end the run."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):

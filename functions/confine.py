@@ -152,7 +152,8 @@ def main() -> None:
         os.ftruncate(int(report), 0)
         execute(interpreter, [sys.executable, "-s", script, *arguments])
     except Exception as error:
-        os.pwrite(int(report), f"{type(error).__name__}: {error}".encode(), 0)
+        reason = f"{type(error).__name__}: {error}".ljust(30)  # over all that stood there
+        os.pwrite(int(report), reason.encode(), 0)
 
 
 def landlock_version() -> int:
@@ -176,7 +177,7 @@ def what_is_not_enforced() -> str:
         return ""
     return (
         "Warning: this system cannot confine scripts: they can read and change your files, use the "
-        "network and start programs. Only key, input and time are kept from them."
+        "network and start programs. They only lack the API key, input and time."
     )
 
 
@@ -292,26 +293,26 @@ def filter_system_calls(interpreter: int) -> None:
 def rules(column: int, architecture: int, interpreter: int) -> list[bytes]:
     """The program's instructions: only this machine's calls, then each table, then a refusal."""
     allowed, refused = instruction(RETURN, ALLOW), instruction(RETURN, REFUSE)
-    found = [instruction(LOAD, 4) + instruction(EQUAL, architecture, 1) + refused]  # its arch
-    found += [instruction(LOAD, 0) + instruction(AT_LEAST, NEWEST + 1, 0, 1)]  # its number
-    found += [instruction(RETURN, ERRNO | errno.ENOSYS)]
+    program = [instruction(LOAD, 4) + instruction(EQUAL, architecture, 1) + refused]  # its arch
+    program += [instruction(LOAD, 0) + instruction(AT_LEAST, NEWEST + 1, 0, 1)]  # its number
+    program += [instruction(RETURN, ERRNO | errno.ENOSYS)]
     for (code, value), table in NEVER_WITH.items():
         test = instruction(code, value, 0, 1) + refused + instruction(LOAD, 0)
         for call, index in table.items():
-            found += answer(call, column, argument(index) + test)
+            program += for_calls(call, column, argument(index) + test)
     for calls, conditions in ONLY_WITH.items():
         tests = [argument(index) + one_of(*values) for index, values in conditions.items()]
-        found += answer(calls, column, b"".join(tests) + allowed)
+        program += for_calls(calls, column, b"".join(tests) + allowed)
     address = argument(0) + one_of(interpreter) + argument(0, 4) + one_of(interpreter >> 32)
-    found += answer("execve 59 221", column, address + allowed)
-    found += answer(ALLOWED, column, allowed)
+    program += for_calls("execve 59 221", column, address + allowed)
+    program += for_calls(ALLOWED, column, allowed)
     for error, calls in ANSWERED.items():
-        found += answer(calls, column, instruction(RETURN, ERRNO | error))
-    return [*found, refused]
+        program += for_calls(calls, column, instruction(RETURN, ERRNO | error))
+    return [*program, refused]
 
 
-def answer(calls: str, column: int, what: bytes) -> list[bytes]:
-    """For each of these calls: do this if it is the one, and else go on to the next."""
+def for_calls(calls: str, column: int, what: bytes) -> list[bytes]:
+    """Instructions that run `what` if the system call is one of `calls`, and else skip it."""
     numbers = [call.split()[1:] for call in calls.split(",")]
     own = [each[min(column, len(each)) - 1] for each in numbers]
     return [instruction(EQUAL, int(x), 0, len(what) // 8) + what for x in own if x != "-"]

@@ -13,7 +13,7 @@ ERRORS = {"utf-8": "surrogateescape", "utf-16-le": "surrogatepass", "utf-16-be":
 UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 HALF = re.compile(r"[\ud800-\udfff]")
 ONE_BYTE = re.compile(r"[\x00-\x7f\ud800-\udfff]+")
-CONTROL = re.compile(r"[\x00-\x07\x0e-\x1a\x1c-\x1f]")
+NOT_IN_TEXT = re.compile(r"[\x00-\x07\x0e-\x1a\x1c-\x1f]")
 # Windows-1252 lacks five bytes: they stay the control characters of their numbers.
 SHOWN = {0xDC00 + n: bytes([n]).decode("cp1252", "ignore") or chr(n) for n in range(128, 256)}
 RAW = {ord(character): chr(half) for half, character in SHOWN.items()}
@@ -42,7 +42,7 @@ def shown(raw: str, encoding: str) -> str:
 
 def is_binary(raw: str) -> bool:
     """Whether it is not text: it holds NULs, or control characters beside stray bytes."""
-    return "\0" in raw or bool(HALF.search(raw) and CONTROL.search(raw))
+    return "\0" in raw or bool(HALF.search(raw) and NOT_IN_TEXT.search(raw))
 
 
 def is_read_as(data: bytes, content: str) -> bool:
@@ -53,9 +53,9 @@ def is_read_as(data: bytes, content: str) -> bool:
 
 
 def encode_like(old: bytes, content: str) -> tuple[bytes, bool]:
-    """The bytes of `content` for a file that began with `old`, and whether its encoding stays: what
-    would be read as another text becomes UTF-8. A line that the file had, as it was shown, keeps
-    its bytes; in the others each character is one byte, if most of the file's were."""
+    """The bytes that write `content` over `old`, and whether the encoding stays. A line that was
+    shown before keeps its bytes; new lines are Windows-1252 if most of the file's other characters
+    were. If those bytes would be read as another text, all of it becomes UTF-8."""
     mark, encoding = mark_of(old, len(old))
     raw = decode(old[len(mark) :], encoding, len(old) < MAX_OLD_BYTES)
     whole, stray = ONE_BYTE.sub("", raw), len(raw) - len(HALF.sub("", raw))

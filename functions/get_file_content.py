@@ -34,7 +34,7 @@ def get_schema_get_file_content() -> FunctionDeclaration:
 
 
 def get_file_content(working_directory: str, file_path: str, offset: int = 0) -> str:
-    """The text from byte `offset` on, or a string that begins with `Error: `. No size slows it."""
+    """The text from byte `offset` on, in time that no file size changes, or an `Error: ` string."""
     try:
         target = regular_file(working_directory, file_path, "read")
         with open(target, "rb") as file:
@@ -45,7 +45,7 @@ def get_file_content(working_directory: str, file_path: str, offset: int = 0) ->
 
 
 def whole_number(offset: object, size: int) -> int:
-    """The offset as an int; models also send `5.0`, `"5"` and null."""
+    """The offset as an int (models also send `5.0`, `"5"`, null). Refusal if outside the file."""
     if isinstance(offset, str) and re.fullmatch(r"0*[0-9]{1,20}", offset):
         offset = int(offset[-20:])  # int() takes no 5,000 digits, even if they are zeros
     elif offset is None or (isinstance(offset, float) and offset.is_integer()):
@@ -75,8 +75,8 @@ def read_text(file: BinaryIO, size: int, offset: int, file_path: str) -> str:
 
 
 def read_raw(file: BinaryIO, size: int, offset: int, encoding: str) -> tuple[str, int]:
-    """The raw text from the character on that the byte at `offset` belongs to, and where it begins:
-    at that byte, or at one of the three before."""
+    """The raw text from `offset` on, and where it begins: up to three bytes earlier if `offset` is
+    inside a character."""
     start = max(offset - LONGEST, 0)
     start -= start % 2  # UTF-16 comes in pairs of bytes, its mark too
     file.seek(start)

@@ -13,7 +13,7 @@ MAX_CHARACTERS = 10_000
 
 def get_schema_get_files_info() -> FunctionDeclaration:
     """What the model is told about get_files_info."""
-    directory = "The directory, relative to the working directory (`pkg`); that itself if left out."
+    directory = "The directory, relative to the working directory: `pkg`. The default is `.`."
     properties = {"directory": Schema(type=Type.STRING, description=directory)}
     return FunctionDeclaration(
         name="get_files_info",

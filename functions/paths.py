@@ -30,9 +30,9 @@ FAILURES = (OSError, RecursionError, Refusal)  # what a function may meet; os.ma
 
 
 def resolve(working_directory: str, path: object, verb: str) -> Path:
-    """The place inside the working directory that `path` means; only its last names may be missing.
-    Raises Refusal for what is no path or leads outside, OSError for what the system cannot follow.
-    `verb` (list, read, write to, execute) words the refusal."""
+    """The absolute path, links resolved, that `path` means; its last names need not exist. Raises
+    Refusal if it is not a path or leads outside, OSError if the system cannot follow it. `verb`
+    (list, read, write to, execute) is for the text of the refusal."""
     if not isinstance(path, str):
         raise Refusal(f"Cannot {verb} a path of type {type(path).__name__}; it must be a string")
     if not is_file_name(path):
@@ -62,8 +62,8 @@ def is_file_name(path: str) -> bool:
 def follow(root: Path, path: Path) -> Path | None:
     """Where the kernel arrives when it goes from `root` along `path`; None after too many links.
 
-    A name that is missing, or outside and unreachable, is taken by its letters, and `..` takes it
-    back. (At a circle, os.path.realpath before Python 3.13 takes the whole rest by its letters.)
+    A name that is missing, a file, or outside and unreachable is kept as written, and `..` removes
+    it. (At a circle, os.path.realpath before Python 3.13 keeps the whole rest as written.)
     """
     place, names, links = str(root), [*reversed(path.parts)], 0  # a Path would be 100 times slower
     while names:

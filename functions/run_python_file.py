@@ -38,7 +38,7 @@ REFUSALS = {
     "EOF when reading a line": "a script has no input; pass what it is to read in args or a file",
 }
 # What a script dies of at a limit. One that went well did not, even if it printed these words.
-LIMITS = {
+DIED_OF = {
     "MemoryError": "a script may map 2 GiB of memory",
     "start new thread": "a script may map 2 GiB of memory, threads included",
     "File too large": "a script may write 64 MiB to a file",
@@ -121,7 +121,7 @@ def run(root: Path, script: Path, words: list[bytes]) -> str:
         stdout, stderr, report = (files.enter_context(TemporaryFile(buffering=0)) for _ in range(3))
         launcher = ["-s"]
         if is_confined:
-            report.write(b"the launcher ended too early")  # which it deletes last
+            report.write(b"the launcher ended too early")  # deleted when it succeeds
             launcher = [*confine.LAUNCHER, str(os.getpid()), str(report.fileno()), str(root)]
         process = subprocess.Popen(
             [sys.executable, *launcher, script, *words],
@@ -181,10 +181,10 @@ def environment(home: str) -> dict[str, str]:
 
 
 def watch(process: subprocess.Popen[bytes], directories: list[str]) -> str:
-    """Wait for the script to end, and end it at a limit; which limit that was, or "". Free space is
-    cheap to ask for; what the script wrote is counted only if much of it has gone."""
+    """The limit at which the script was killed, or "" if it ended by itself. Free space is cheap to
+    ask for; what the script wrote is counted only when much of that space is gone."""
     try:
-        started, deadline = time.time() - 1, time.monotonic() + MAX_SECONDS
+        started, deadline = time.time() - 1, time.monotonic() + MAX_SECONDS  # file times are coarse
         disks = {os.stat(directory).st_dev: directory for directory in directories}.values()
         free = free_space(disks)
         while not has_ended(process):
@@ -204,7 +204,7 @@ def watch(process: subprocess.Popen[bytes], directories: list[str]) -> str:
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the script has ended; it is not waited for, so that its number stays its own."""
+    """Whether the script has ended, without reaping it: so no other process can get its ID yet."""
     if not hasattr(os, "waitid"):  # macOS before Python 3.13
         return process.poll() is not None
     return bool(os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
@@ -247,7 +247,7 @@ def files_below(directory: str) -> Iterator[os.stat_result]:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End the script and all of its group, then wait for it: its number is its own until then."""
+    """Kill the script and its process group, then reap it: its ID stays its own until then."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -264,7 +264,7 @@ def excerpt(stream: IO[bytes]) -> str:
         half = MAX_CHARACTERS // 2 - 50
         stream.seek(max(size - 4 * half, 0))
         tail = stream.read(4 * half).decode("utf-8", "replace")[-half:]
-        text = f"{text[:half]}\n[...cut: {size} bytes in all, head and tail are shown...]\n{tail}"
+        text = f"{text[:half]}\n[...cut: {size} bytes in total, head and tail are shown...]\n{tail}"
     return text.removesuffix("\n")
 
 
@@ -276,5 +276,5 @@ def answer(code: int, stopped: str, stdout: str, stderr: str, is_confined: bool)
     met = {f"the script was stopped, as {stopped}"} if stopped else set()
     if is_confined and not stopped:
         met |= {note for sign, note in REFUSALS.items() if re.search(sign, f"{stdout}\n{stderr}")}
-        met |= {note for sign, note in LIMITS.items() if code != 0 and sign in name + stderr}
+        met |= {note for sign, note in DIED_OF.items() if code != 0 and sign in name + stderr}
     return "\n".join([parts, *(f"NOTE: {note}" for note in sorted(met))])

@@ -10,7 +10,7 @@ from typing import Any
 
 # C0 and C1 but for newline and tab; the marks that turn the direction of writing.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-LINE_BREAKING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+NOT_IN_A_LINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def escaped(character: re.Match[str]) -> str:
@@ -18,14 +18,14 @@ def escaped(character: re.Match[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with its control characters shown (`\\x1b`); line ends and tabs pass."""
+    """The text with its control characters shown (`\\x1b`), except newline, CRLF and tab."""
     return CONTROL.sub(escaped, text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
     """A file name as one line of valid text: bytes that are not UTF-8 become `\\xff`."""
     text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return LINE_BREAKING.sub(escaped, text)
+    return NOT_IN_A_LINE.sub(escaped, text)
 
 
 def valid(value: Any) -> Any:

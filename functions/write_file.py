@@ -14,7 +14,7 @@ from functions.paths import FAILURES, Refusal, check_is_file, check_new_name, er
 def get_schema_write_file() -> FunctionDeclaration:
     """What the model is told about write_file."""
     path = "The file, relative to the working directory: `pkg/render.py`."
-    content = "All the text that the file shall hold, line ends included."
+    content = "The whole new text of the file, line ends included."
     properties = {
         "file_path": Schema(type=Type.STRING, description=path),
         "content": Schema(type=Type.STRING, description=content),
@@ -34,7 +34,7 @@ def write_file(working_directory: str, file_path: str, content: str) -> str:
     """How many characters were written, or a string that begins with `Error: `: then none were."""
     try:
         target = writable_file(working_directory, file_path)
-        data, keeps_encoding = encode(target, content)
+        data, keeps_encoding = new_bytes(target, content)
         os.makedirs(target.parent, exist_ok=True)
         replace(target, data)
     except (FileExistsError, NotADirectoryError):
@@ -62,7 +62,7 @@ def writable_file(working_directory: str, file_path: object) -> Path:
     return target
 
 
-def encode(target: Path, content: object) -> tuple[bytes, bool]:
+def new_bytes(target: Path, content: object) -> tuple[bytes, bool]:
     """The bytes to write, made before any file is touched, and whether its encoding stays."""
     if not isinstance(content, str):
         kind = type(content).__name__

@@ -857,6 +857,11 @@ class Launcher(Scripts):
                 code = BROKEN.format(name="", first=0, counted=[], more=more)
                 self.assert_not_run(code, "ZeroDivisionError")
 
+    def test_a_short_reason_is_told_alone(self) -> None:
+        more = "def full(): raise MemoryError\nconfine.drop_capabilities = full"
+        code = BROKEN.format(name="", first=0, counted=[], more=more)
+        self.assert_not_run(code, f"({'MemoryError: ':30})")
+
     def test_nothing_is_run_if_the_launcher_ends_without_a_word(self) -> None:
         unlinked = BROKEN.format(
             name="", first=0, counted=[], more="confine.os.set_inheritable = lambda *two: 1 / 0"

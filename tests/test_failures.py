@@ -138,6 +138,8 @@ class Retries(Service):
             error = {"error": {"code": code, "message": "The team's budget is used up"}}
             self.assert_stops(Fault(body=error), "The team's budget is used up", tries=tries)
         self.assert_stops(Fault(body={"error": "Only words"}), "Only words", tries=4)
+        beside = {"error": {"code": 400, "message": "The reason"}, "candidates": []}
+        self.assert_stops(Fault(body=beside), "The reason")
 
     def test_a_reply_that_only_speaks_of_an_error_is_a_reply(self) -> None:
         run = self.run_agent([text('The log says {"error": {"code": 400}}') | {"error": None}])

@@ -122,7 +122,7 @@ class TryingAgain(unittest.TestCase):
     def test_a_minute_is_the_most_that_is_waited(self) -> None:
         wait = [refused(503, "Slow.", {"retryDelay": delay}) for delay in ("60s", "60.5s", "61s")]
         self.assertEqual(verdict(wait[0]), "")
-        self.assertEqual(verdict(wait[2]), "it asks to wait 61 s, and 60 s is the most")
+        self.assertEqual(verdict(wait[2]), "Gemini asks to wait 61 s, which is too long")
         self.assertTrue(verdict(wait[1]))
 
 
@@ -140,6 +140,7 @@ class Delays(unittest.TestCase):
             ("please try again in 20 s", 20),
             ("Please retry in 1m5.5s.", 65.5),
             ("Please retry in 10h0m3s.", 36003),
+            ("Please retry in 1m 3s.", 63),
         ):
             self.assert_asked(refused(429, message), seconds)
         body = {"error": {"code": 503, "message": "Busy."}}
@@ -228,7 +229,7 @@ class Replies(unittest.TestCase):
         for name, body in self.UNUSABLE.items():
             with self.subTest(name):
                 problem, may_pass = gemini.trouble(read(body))
-                self.assertTrue(problem.startswith("unusable reply: "), problem)
+                self.assertTrue(problem.startswith("unusable reply, "), problem)
                 self.assertTrue(may_pass)
 
     def test_what_the_service_stopped_on_purpose_is_not_asked_for_again(self) -> None:
@@ -269,8 +270,8 @@ class Replies(unittest.TestCase):
             deep = {"a": deep}
         for body in ({}, calls(("get_files_info", deep))):
             with self.assertRaises(ValueError):
-                gemini.readable(read(body))
-        self.assertIsNotNone(gemini.readable(read(text("ok"))))
+                gemini.checked(read(body))
+        self.assertIsNotNone(gemini.checked(read(text("ok"))))
 
 
 class Parts(unittest.TestCase):

@@ -337,6 +337,14 @@ class WholeProgram(WithAgent):
             done.stderr, r"^ModuleNotFoundError: .*pip install -r requirements\.txt\n$"
         )
 
+    def test_a_mistake_in_a_function_of_ones_own_is_not_told_as_the_services(self) -> None:
+        self.copy_program()
+        with (self.project / "call_function.py").open("a") as file:
+            file.write("import functions.not_written\n")
+        run = self.run_process([text("no")], "Do it", copy=False)
+        self.assertEqual((run.code, run.server.times), (1, []))
+        self.assertIn("ModuleNotFoundError: No module named 'functions.not_written'", run.stderr)
+
     def test_an_older_python_is_told_which_one_is_needed(self) -> None:
         self.copy_program()
         versions = Path(sys.base_prefix).parent

@@ -260,7 +260,7 @@ class RunPythonFile(InTemporaryDirectory):
             self.assertTrue(stream.startswith("headé"))
             self.assertTrue(stream.endswith("étail"))
             self.assertIn(
-                f"[...cut: {2 * count + 9} bytes in all, head and tail are shown...]", stream
+                f"[...cut: {2 * count + 9} bytes in total, head and tail are shown...]", stream
             )
             self.assertLessEqual(len(stream), 10_000)
 
@@ -312,7 +312,7 @@ class RunPythonFile(InTemporaryDirectory):
             answer = self.run_script(f"print('{character}' * 10_001, end='')")
             size = 10_001 * len(character.encode())
             half = character * 4_950
-            cut = f"[...cut: {size} bytes in all, head and tail are shown...]"
+            cut = f"[...cut: {size} bytes in total, head and tail are shown...]"
             self.assertIn(f"STDOUT: {half}\n{cut}\n{half}\nSTDERR: ", answer)
 
     def test_the_agents_memory_stays_flat_whatever_is_printed(self) -> None:

@@ -233,7 +233,8 @@ class Pipes(Terminal):
             _, stderr = run.communicate(timeout=60)
         self.assertEqual(run.returncode, 1)
         self.assertEqual(
-            stderr.decode().splitlines(), ["Error: standard output: No space left on device"]
+            stderr.decode().splitlines(),
+            ["Error: standard input or output: No space left on device"],
         )
 
     def test_a_full_disk_behind_stderr_breaks_nothing(self) -> None:
