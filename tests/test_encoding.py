@@ -147,6 +147,8 @@ class Encoding(InTemporaryDirectory):
         for encoding in ("utf-8", "utf-8-sig", "utf-16"):
             self.put("file", "café\n".encode(encoding))
             self.assertEqual(self.read_all("file"), ("café\n", False))
+        self.put("file", "é\ud800\n".encode("utf-16", "surrogatepass"))
+        self.assertEqual(self.read_all("file"), ("é\ufffd\n", False))
 
     def test_new_lines_of_a_one_byte_file_have_one_byte_a_character(self) -> None:
         file = self.put("file", "# coding: cp1252\nname = 'café'\n".encode("cp1252"))
