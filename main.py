@@ -83,7 +83,7 @@ def parse_arguments() -> Namespace:
     parser.add_argument("--verbose", action="store_true", help="show calls, results and tokens too")
     arguments, more = parser.parse_known_args()
     if more:
-        parser.error(f"unrecognized arguments: {' '.join(more)}; put the prompt in quotes")
+        parser.error(f"unrecognized arguments: {' '.join(more)}; is the prompt in quotes?")
     # The bytes that were typed, whatever the locale made of them.
     prompt = arguments.prompt.encode("utf-8", "surrogateescape")
     if prompt == b"-":

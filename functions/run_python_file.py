@@ -134,8 +134,9 @@ def run(root: Path, script: Path, words: list[bytes]) -> str:
             start_new_session=True,
         )
         stopped = watch(process, [str(root), home] if is_confined else [])
-        if reason := excerpt(report):
-            raise Refusal(f"The script was not run, as it could not be confined ({reason})")
+        if reason := excerpt(report).strip():
+            last = "".join(f"; {line}" for line in excerpt(stderr).splitlines()[-1:])
+            raise Refusal(f"The script was not run, as it could not be confined ({reason}{last})")
         return answer(process.returncode, stopped, excerpt(stdout), excerpt(stderr), is_confined)
 
 

@@ -185,9 +185,7 @@ class OfflineGemini:
         self.times: list[float] = []
         self.refusals: list[str] = []
         self.sent: list[Json] = []
-        self.server = ThreadingHTTPServer(
-            ("127.0.0.1", 0), type("Bound", (Handler,), {"api": self})
-        )
+        self.server = Server(("127.0.0.1", 0), type("Bound", (Handler,), {"api": self}))
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
@@ -241,6 +239,14 @@ def usage(body: Json) -> Json:
         "thoughtsTokenCount": 5,
         "totalTokenCount": size + 17,
     }
+
+
+class Server(ThreadingHTTPServer):
+    """Says nothing of clients that leave early."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -308,11 +314,10 @@ def play(body: Json) -> Reply:
         for part in content["parts"]
         if "functionResponse" in part
     ]
-    call = re.fullmatch(r"Call (\w+) (\{.*\})", prompt.strip(), re.DOTALL)
+    call = re.fullmatch(r"Call (\w+)(.*)", prompt.strip(), re.DOTALL)
     expression = re.search(r"[\d(][\d\s.()*/+-]*[*/+-][\d\s.()*/+-]*[\d)]", prompt)
     if call:
-        name, args = call[1], json.loads(call[2])
-        return text(f"{name} returned:\n{results[0]}") if results else calls((name, args))
+        return call_by_name(call[1], call[2].strip() or "{}", results)
     if not results:
         return calls(("get_files_info", {"directory": "."}))
     if "operators" in prompt:
@@ -320,6 +325,15 @@ def play(body: Json) -> Reply:
     if expression and "calculator" in prompt.lower():
         return calculate(prompt, expression[0], results)
     return text(f"{LIMITS} The working directory holds:\n{results[0]}")
+
+
+def call_by_name(name: str, args: str, results: list[str]) -> Reply:
+    if results:
+        return text(f"{name} returned:\n{results[0]}")
+    try:
+        return calls((name, json.loads(args)))
+    except ValueError:
+        return text(f"What follows {name} is not JSON: {args}")
 
 
 def tell_operators(results: list[str]) -> Reply:
@@ -364,7 +378,7 @@ def main() -> int:
 
 def serve() -> int:
     """Wait for requests until Ctrl-C."""
-    with OfflineGemini(play) as server, contextlib.suppress(KeyboardInterrupt):
+    with OfflineGemini(play, key=KEY) as server, contextlib.suppress(KeyboardInterrupt):
         print(f"export GEMINI_API_KEY={KEY} GOOGLE_GEMINI_BASE_URL={server.url}", flush=True)
         threading.Event().wait()
     return 0

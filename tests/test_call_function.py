@@ -166,6 +166,11 @@ class CallFunction(InTemporaryDirectory):
         self.answer(call)
         self.assertEqual(call.args, {"directory": "."})
 
+    def test_null_is_left_in_them_too(self) -> None:
+        call = types.FunctionCall(name="get_files_info", args={"directory": None})
+        self.answer(call)
+        self.assertEqual(call.args, {"directory": None})
+
     def received(self, **args: object) -> dict[str, object]:
         """What a function with a parameter of each kind is called with."""
         kinds = {"text": "STRING", "words": "ARRAY", "number": "INTEGER"}
@@ -249,6 +254,13 @@ class CallFunction(InTemporaryDirectory):
             '{"file_path": "main.py", "offset": 6}\n'
             "-> 'main ran')\n\n",
         )
+
+    def test_verbose_shows_a_long_result_whole(self) -> None:
+        self.put("long.txt", "x" * 10_000)
+        call = types.FunctionCall(name="get_file_content", args={"file_path": "long.txt"})
+        with contextlib.redirect_stdout(io.StringIO()) as stdout:
+            call_function.call_function(call, verbose=True)
+        self.assertTrue(stdout.getvalue().endswith("\n-> " + "x" * 10_000 + "\n"))
 
     def test_each_function_takes_what_models_send_for_what_they_leave_out(self) -> None:
         self.put("echo.py", "import sys; print(sys.argv[1:])")

@@ -313,6 +313,13 @@ class SystemCalls(Scripts):
             for other in (0x123456789001, 0x123356789000, 0x56789000, 0x1123456789000, 0):
                 self.assertEqual(self.run_filter(machine, number, other), -errno.EPERM)
 
+    def test_the_filter_allows_clone_for_a_thread_of_glibc_or_musl_and_nothing_else(self) -> None:
+        threads = (0x3D0F00, 0x7D0F00)
+        for machine, number in (("x86_64", 56), ("aarch64", 220)):
+            for flags in {thread ^ 1 << bit for thread in threads for bit in range(32)}:
+                wanted = 1 if flags in threads else -errno.EPERM
+                self.assertEqual(self.run_filter(machine, number, flags), wanted, hex(flags))
+
     def test_the_filter_refuses_the_calls_of_another_machine(self) -> None:
         for machine, other in (("x86_64", 0x40000003), ("aarch64", 0x40000028)):
             real = confine.rules(*confine.MACHINES[machine], 0)
@@ -451,6 +458,10 @@ class Processes(Scripts):
             f"os.sched_setscheduler({pid}, os.SCHED_BATCH, os.sched_param(0))",
         ):
             self.assert_refused(attempt)
+
+    def test_a_script_can_ask_for_its_own_limits(self) -> None:
+        core = "resource.prlimit(%s, resource.RLIMIT_CORE)"
+        self.assertEqual(self.value(f"[{core % 0}, {core % 'os.getpid()'}]"), [[0, 0], [0, 0]])
 
     def test_the_script_dies_with_the_agent(self) -> None:
         hold = "import fcntl, time\nlock = open('lock', 'w')\nfcntl.flock(lock, 2)\ntime.sleep(60)"
@@ -657,6 +668,11 @@ class Limits(Scripts):
         tracemalloc.stop()
         self.assertLess(peak, 512 << 10)
 
+    def test_of_a_link_only_itself_is_counted(self) -> None:
+        (self.work / "up").symlink_to("..")
+        counted = sorted(each.st_ino for each in run_python_file.files_below(str(self.work)))
+        self.assertEqual(counted, sorted(path.lstat().st_ino for path in self.work.rglob("*")))
+
     def test_what_another_program_writes_does_not_stop_the_script(self) -> None:
         def fill() -> None:
             for number in range(12):
@@ -769,6 +785,14 @@ class WhereTheKernelCannot(Scripts):
         with mock.patch.object(confine, "landlock_version", side_effect=OSError(errno.EPERM, "")):
             self.assertEqual(confine.what_is_not_enforced(), "")
 
+    def test_a_lower_limit_that_is_set_already_stays(self) -> None:
+        code = "import resource as r; from functions import confine\n"
+        code += "r.setrlimit(r.RLIMIT_NOFILE, (100, 100)); confine.limit_resources()\n"
+        code += "print(r.getrlimit(r.RLIMIT_NOFILE), r.getrlimit(r.RLIMIT_FSIZE))"
+        command = [sys.executable, "-B", "-c", code]
+        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout, f"(100, 100) {(64 << 20, 64 << 20)}\n")
+
     def test_it_can_be_imported_on_systems_that_have_fewer_limits(self) -> None:
         code = "import resource; del resource.RLIMIT_SIGPENDING; import functions.confine"
         subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True)
@@ -860,7 +884,7 @@ class Launcher(Scripts):
     def test_a_short_reason_is_told_alone(self) -> None:
         more = "def full(): raise MemoryError\nconfine.drop_capabilities = full"
         code = BROKEN.format(name="", first=0, counted=[], more=more)
-        self.assert_not_run(code, f"({'MemoryError: ':30})")
+        self.assert_not_run(code, "(MemoryError:)")
 
     def test_nothing_is_run_if_the_launcher_ends_without_a_word(self) -> None:
         unlinked = BROKEN.format(
@@ -904,6 +928,13 @@ class Launcher(Scripts):
                 rights, _ = struct.unpack("=Qi", arguments[2])
                 self.assertEqual((number, rights & ~ruleset[0]), (445, 0))
             self.assertEqual(asked[-1][0], 446)
+
+    def test_no_address_of_the_program_tells_the_next(self) -> None:
+        found = sorted(confine.at_secret_address(b"/usr/bin/python3") for _ in range(20))
+        distances = [after - before for before, after in itertools.pairwise(found)]
+        self.assertGreater(min(distances), 1 << 18)
+        self.assertGreater(max(found), 1 << 41)
+        self.assertGreater(len({address % 4096 for address in found}), 10)
 
     def test_installed_packages_are_imported_where_site_does_not_name_them(self) -> None:
         # What Debian's and Ubuntu's Python answers before a virtual environment is set up.

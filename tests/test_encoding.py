@@ -150,6 +150,10 @@ class Encoding(InTemporaryDirectory):
         self.put("file", "é\ud800\n".encode("utf-16", "surrogatepass"))
         self.assertEqual(self.read_all("file"), ("é\ufffd\n", False))
 
+    def test_the_colours_of_a_terminal_make_no_file_binary(self) -> None:
+        self.put("file", b"\x1b[1mcaf\xe9\x1b[0m\n")
+        self.assertEqual(self.read_all("file"), ("\x1b[1mcafé\x1b[0m\n", True))
+
     def test_new_lines_of_a_one_byte_file_have_one_byte_a_character(self) -> None:
         file = self.put("file", "# coding: cp1252\nname = 'café'\n".encode("cp1252"))
         self.write("# coding: cp1252\nname = 'naïve €'\n")

@@ -5,6 +5,7 @@ function that waits is replaced by a list.
 """
 
 import contextlib
+import io
 import itertools
 import signal
 import socket
@@ -91,6 +92,11 @@ class Retries(Service):
         run = self.run_agent([failure(503, "Overloaded."), DONE])
         self.assertRegex(run.stderr, r"^503 UNAVAILABLE: Overloaded\.; try 2 of 4 in \d\.\d s\n$")
 
+    def test_each_wait_is_longer_than_the_one_before(self) -> None:
+        self.assert_recovers(*[failure(503)] * 3)
+        for wait, least in zip(self.waits, (0.75, 1.5, 3), strict=True):
+            self.assertTrue(least <= wait <= least / 0.75 * 1.25, self.waits)
+
     def test_the_delay_that_is_asked_for_is_waited(self) -> None:
         self.assert_recovers(failure(429, "Slow down.", retry_info("21.5s")))
         self.assertEqual(self.waits, [21.5])
@@ -144,6 +150,10 @@ class Retries(Service):
     def test_a_reply_that_only_speaks_of_an_error_is_a_reply(self) -> None:
         run = self.run_agent([text('The log says {"error": {"code": 400}}') | {"error": None}])
         self.assertEqual((run.code, run.stderr), (0, ""))
+
+    def test_a_reply_that_holds_a_candidate_beside_an_error_is_a_reply(self) -> None:
+        run = self.run_agent([text("ok") | {"error": {"code": 400, "message": "No."}}])
+        self.assertEqual((run.code, run.stdout), (0, "Final response:\nok\n"), run.stderr)
 
     def test_a_connection_that_is_refused_is_tried_again_and_told(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -206,6 +216,12 @@ class Refusals(Service):
     def test_the_key_is_never_shown_even_if_the_server_repeats_it(self) -> None:
         line = self.assert_stops(failure(403, f"Key {KEY} is blocked."), "is blocked.")
         self.assertNotIn(KEY, line)
+
+    def test_nor_is_half_of_it_where_a_long_message_is_cut(self) -> None:
+        stderr = io.StringIO()
+        with mock.patch.dict("os.environ", GEMINI_API_KEY=KEY), contextlib.redirect_stderr(stderr):
+            main.warn("x" * 995 + KEY)
+        self.assertEqual(stderr.getvalue(), "x" * 995 + "[GEMI\n")
 
 
 class Settings(Service):
@@ -324,6 +340,11 @@ class RepliesWithoutSubstance(Service):
             run = self.run_agent([text("Half an ans", finish=reason)])
             self.assertEqual((run.code, run.stdout), (0, "Final response:\nHalf an ans\n"))
             self.assertEqual(run.stderr, f"the answer may not be whole: {reason}\n")
+
+    def test_an_answer_without_a_reason_is_printed_without_a_warning(self) -> None:
+        run = self.run_agent([text("Whole.", finish=None)])
+        self.assertEqual((run.code, run.stdout), (0, "Final response:\nWhole.\n"))
+        self.assertEqual(run.stderr, "")
 
     def test_a_call_that_may_be_cut_is_not_run(self) -> None:
         write: tuple[str, Json] = ("write_file", {"file_path": "cut.py", "content": "x ="})

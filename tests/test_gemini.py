@@ -160,6 +160,10 @@ class Delays(unittest.TestCase):
             response = httpx2.Response(503, headers={"Retry-After": header})
             self.assert_asked(APIError(503, {}, response), 0)
 
+    def test_a_digit_that_is_not_decimal_asks_for_none(self) -> None:
+        response = httpx2.Response(503, headers=[(b"Retry-After", b"\xb2")])  # a raised 2
+        self.assert_asked(APIError(503, {}, response), 0)
+
     def test_waits_grow_have_jitter_and_are_never_shorter_than_asked(self) -> None:
         plain = gemini.failure_of(refused(503))
         for _ in range(200):
@@ -192,6 +196,11 @@ class Words(unittest.TestCase):
         for body in ([], {}, {"error": "x"}, {"error": {"details": 5}}, "text", None, [1, 2]):
             with self.subTest(body=body):
                 self.assertEqual(self.words(APIError(400, body)), f"400: {json.dumps(body)}")
+
+    def test_an_error_without_a_message_is_told_in_its_own_letters(self) -> None:
+        self.assertEqual(
+            self.words(APIError(400, {"Grund": "zu groß"})), '400: {"Grund": "zu groß"}'
+        )
 
     def test_of_a_lost_reply_only_plain_words_are_told(self) -> None:
         for error, words in (
@@ -264,6 +273,9 @@ class Replies(unittest.TestCase):
         body = reply(thought, {"text": "An"}, thought, {"text": "swer"})
         self.assertEqual(gemini.text_of(read(body)), "Answer")
 
+    def test_text_keeps_the_blanks_at_its_ends(self) -> None:
+        self.assertEqual(gemini.text_of(read(text("  indented\n"))), "  indented\n")
+
     def test_a_reply_that_says_nothing_or_is_too_deep_to_send_back_cannot_be_read(self) -> None:
         deep: Json = {}
         for _ in range(400):
@@ -314,6 +326,11 @@ class Parts(unittest.TestCase):
         odd = {"functionCall": {"name": "x", "args": {"p": "a\ud83d", "n": float("nan")}}}
         args = self.back(odd)[0]["functionCall"]["args"]
         self.assertEqual(args, {"p": "a\ufffd", "n": "nan"})
+
+    def test_so_are_names_and_infinities(self) -> None:
+        odd = {"functionCall": {"name": "x", "args": {"a\ud83d": float("inf"), "b": -float("inf")}}}
+        args = self.back(odd)[0]["functionCall"]["args"]
+        self.assertEqual(args, {"a\ufffd": "inf", "b": "-inf"})
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 import time
 import tracemalloc
 from unittest import mock
@@ -116,6 +117,10 @@ class GetFileContent(InTemporaryDirectory):
         self.put("stray.txt", "é".encode() * 9_000 + b"\xff" + "é".encode() * 9_000)
         self.assertEqual(self.read_all("stray.txt"), "é" * 9_000 + "ÿ" + "é" * 9_000)
 
+    def test_a_character_that_is_cut_by_the_end_of_the_file_is_shown(self) -> None:
+        self.put("cut.txt", "café".encode()[:-1])
+        self.assertTrue(self.read("cut.txt").startswith("cafÃ\n[...this file is not UTF-8"))
+
     def test_binary_files_are_refused(self) -> None:
         for content in (
             bytes(range(256)),
@@ -190,6 +195,10 @@ class GetFileContent(InTemporaryDirectory):
     def test_a_fifo_is_refused_at_once(self) -> None:
         os.mkfifo(self.work / "fifo")
         self.assertIn('Error: "fifo" is not a regular file', self.read("fifo"))
+
+    def test_a_socket_is_refused_like_a_fifo(self) -> None:
+        os.mknod(self.work / "socket", stat.S_IFSOCK | 0o600)
+        self.assertIn('Error: "socket" is not a regular file', self.read("socket"))
 
     def test_a_file_may_grow_while_it_is_read(self) -> None:
         text = "é" * 5

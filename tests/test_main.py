@@ -155,6 +155,13 @@ class Models(WithAgent):
         self.assertEqual(run.server.models, ["gemini-2.5-flash"])
         self.assertEqual(run.server.requests[0]["generationConfig"], {"temperature": 0})
 
+    def test_so_has_every_other_gemini_2(self) -> None:
+        for name in ("gemini-2.0-flash", "models/gemini-2.5-pro"):
+            chosen, known = {"GEMINI_MODEL": name}, (name.removeprefix("models/"),)
+            run = self.run_agent([text("ok")], env=chosen, models=known)
+            self.assertEqual((run.code, run.server.models), (0, [*known]))
+            self.assertEqual(run.server.requests[0]["generationConfig"], {"temperature": 0})
+
     def test_where_it_is_gone_its_replacement_is_used_for_the_rest_of_the_run(self) -> None:
         run = self.run_agent([calls(LIST), text("ok")], models=("gemini-3.5-flash-lite",))
         old, new = "gemini-2.5-flash", "gemini-3.5-flash-lite"
@@ -166,6 +173,14 @@ class Models(WithAgent):
         config = run.server.requests[0]["generationConfig"]
         self.assertEqual(list(config), ["thinkingConfig"])
         self.assertEqual(list(config["thinkingConfig"].values()), ["MEDIUM"])
+
+    def test_if_that_is_gone_too_the_run_ends(self) -> None:
+        said = [None, None, None]  # and no more: of the sandbox, the first model and the second
+        with mock.patch.object(main, "warn", side_effect=said) as warn:
+            run = self.run_agent([text("no")], models=())
+        old, new = "gemini-2.5-flash", "gemini-3.5-flash-lite"
+        self.assertEqual((run.code, run.server.models), (1, [old, new]))
+        self.assertIn("there is no such model", warn.call_args.args[0])
 
     def test_the_first_404_does_not_count_towards_the_20(self) -> None:
         run = self.run_agent(itertools.repeat(calls(READ)), models=("gemini-3.5-flash-lite",))
@@ -310,7 +325,7 @@ class Output(WithAgent):
     def test_a_prompt_without_quotes_is_wrong_usage_with_a_hint(self) -> None:
         run = self.run_agent([text("no")], "3", "+", "5", prompt="Calculate")
         self.assertEqual((run.code, run.server.times), (2, []))
-        self.assertIn("unrecognized arguments: 3 + 5; put the prompt in quotes", run.stderr)
+        self.assertIn("unrecognized arguments: 3 + 5; is the prompt in quotes?", run.stderr)
 
     def test_a_dash_reads_the_prompt_from_standard_input(self) -> None:
         run = self.run_process([text("ok")], "-", stdin="\ufeffGrüße\n".encode())

@@ -154,18 +154,27 @@ class StandIn(unittest.TestCase):
         parts = play(asked)["candidates"][0]["content"]["parts"]  # type: ignore[index]
         self.assertEqual(parts[0]["functionCall"]["args"], {"file_path": "x", "content": "a\nb"})
 
+    def test_it_says_so_if_it_cannot_read_what_it_is_told_to_call(self) -> None:
+        for told, answer in (("Call now {'a': 1}", "is not JSON"), ("Call now", "functionCall")):
+            asked = {"contents": [{"role": "user", "parts": [{"text": told}]}]}
+            self.assertIn(answer, str(play(asked)))
+
     def test_it_can_be_served_to_an_agent_started_apart(self) -> None:
         command = [sys.executable, str(PROJECT / "tests/offline_gemini.py"), "--serve"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=-3) as server:
             assert server.stdout
             variables = dict(re.findall(r"(\w+)=(\S+)", server.stdout.readline()))
             agent = [sys.executable, str(PROJECT / "main.py"), "hello"]
-            done = subprocess.run(
-                agent, env=os.environ | variables, capture_output=True, text=True, check=False
+            done, wrong = (
+                subprocess.run(
+                    agent, env=os.environ | each, capture_output=True, text=True, check=False
+                )
+                for each in (variables, variables | {"GEMINI_API_KEY": "wrong"})
             )
             server.send_signal(signal.SIGINT)
             server.wait(timeout=10)
         self.assertIn("I am a stand-in without a model", done.stdout, done.stderr)
+        self.assertIn("Gemini rejected the API key", wrong.stderr)
         self.assertEqual(server.returncode, 0)
 
 

@@ -92,6 +92,10 @@ class Paths(InTemporaryDirectory):
         self.put("calculator/main.py")
         self.assertEqual(self.resolved("calculator/main.py"), "calculator/main.py")
 
+    def test_even_a_link_of_that_name_that_leads_nowhere_goes_before(self) -> None:
+        (self.work / "calculator").symlink_to("missing")
+        self.assertEqual(self.resolved("calculator/main.py"), "missing/main.py")
+
     def test_a_home_directory_is_outside(self) -> None:
         for path in ("~", "~/x", "~root/x"):
             with self.subTest(path):

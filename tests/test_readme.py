@@ -66,8 +66,8 @@ class Readme(WithAgent):
         self.assertEqual(without_measures(done.stdout), without_measures(shown))
 
     def test_its_example_prompts_are_answered_by_the_stand_in(self) -> None:
-        prompts = re.findall(r'^python main\.py "(.*?)"', README, re.MULTILINE)
-        self.assertEqual(len(prompts), 5)
+        prompts = re.findall(r'^(?:python main\.py|echo) "(.*?)"(?! >)', README, re.MULTILINE)
+        self.assertEqual(len(prompts), 6)
         for prompt in prompts:
             with self.subTest(prompt):
                 run = self.run_agent(play, prompt=prompt)
@@ -169,8 +169,8 @@ class Readme(WithAgent):
 class AddingAFunction(WithAgent):
     def setUp(self) -> None:
         super().setUp()
-        if "count_lines" in function_map:
-            self.skipTest("the steps have been followed here")
+        if len(function_map) != 4:
+            self.skipTest("a function has been added here")
         self.copy_program()
 
     def follow_the_steps(self) -> None:

@@ -304,6 +304,12 @@ class RunPythonFile(InTemporaryDirectory):
             answer = self.run_script(f"import sys; print('MemoryError', file=sys.{stream})")
             self.assertNotIn("NOTE", answer)
 
+    def test_notes_have_one_order_only(self) -> None:
+        signs = "Errno 1, Errno 13, EOF when reading a line, MemoryError, File too large"
+        answer = run_python_file.answer(1, "", "", signs, True)
+        notes = re.findall("^NOTE: .*", answer, re.MULTILINE)
+        self.assertEqual((len(notes), notes), (5, sorted(notes)))
+
     def test_10000_characters_of_output_are_not_cut_and_one_more_is(self) -> None:
         for character in ("x", "é", "😀"):
             for count in (9_999, 10_000):
@@ -428,6 +434,13 @@ class RunPythonFile(InTemporaryDirectory):
                 self.run_file(name),
                 f'Error: "{name}" is not a Python file; its name must end in .py',
             )
+
+    def test_of_a_link_the_name_of_what_it_leads_to_counts(self) -> None:
+        self.put("notes.txt", "print('ran')")
+        (self.work / "link.py").symlink_to("notes.txt")
+        (self.work / "link").symlink_to("main.py")
+        self.assertIn('Error: "link.py" is not a Python file', self.run_file("link.py"))
+        self.assertIn("STDOUT: main ran\n", self.run_file("link"))
 
     def test_a_script_outside_is_refused_in_the_fixed_words(self) -> None:
         (self.outside / "tool.py").write_text("print('ran')")

@@ -63,6 +63,10 @@ class WriteFile(InTemporaryDirectory):
         status = (self.work / "main.py").stat()
         self.assertEqual((status.st_uid, status.st_gid), (1234, 1235))
 
+    def test_a_user_who_cannot_give_files_away_still_writes(self) -> None:
+        with mock.patch("os.chown", side_effect=PermissionError):
+            self.assertTrue(self.write("main.py").startswith("Successfully"))
+
     def test_a_new_file_has_the_usual_mode(self) -> None:
         self.addCleanup(os.umask, os.umask(0o027))
         self.write("new.txt")
@@ -99,6 +103,11 @@ class WriteFile(InTemporaryDirectory):
     def test_half_a_surrogate_pair_touches_nothing(self) -> None:
         answer = self.write("main.py", "ab\ud83d")
         self.assertIn("Error: The content holds half a surrogate pair at character 2", answer)
+        self.assert_untouched()
+
+    def test_content_that_cannot_be_written_makes_no_directory(self) -> None:
+        for content in (None, "\ud83d"):
+            self.assertTrue(self.write("new/deep.txt", content).startswith("Error: "))
         self.assert_untouched()
 
     def test_a_full_disk_leaves_the_old_file_whole_and_no_temporary_file(self) -> None:
