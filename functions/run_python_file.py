@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryFile, mkdtemp
 from typing import IO
 
-from google.genai import types
+from google.genai.types import FunctionDeclaration, Schema, Type
 
 from functions import confine
 from functions.paths import FAILURES, Refusal, error_text, regular_file
@@ -47,9 +47,15 @@ DIED_OF = {
 }
 
 
-def get_schema_run_python_file() -> types.FunctionDeclaration:
+def get_schema_run_python_file() -> FunctionDeclaration:
     """What the model is told about run_python_file."""
-    return types.FunctionDeclaration(
+    path = "The script, relative to the working directory: `main.py`."
+    args = 'The command-line arguments: `["3 + 5"]`; none if left out.'
+    properties = {
+        "file_path": Schema(type=Type.STRING, description=path),
+        "args": Schema(type=Type.ARRAY, items=Schema(type=Type.STRING), description=args),
+    }
+    return FunctionDeclaration(
         name="run_python_file",
         description=(
             "Runs a Python script in the working directory and returns its exit code and what it "
@@ -59,21 +65,7 @@ def get_schema_run_python_file() -> types.FunctionDeclaration:
             "another call), no network, files only below the working directory. Use it to check "
             "your work."
         ),
-        parameters=types.Schema(
-            type=types.Type.OBJECT,
-            required=["file_path"],
-            properties={
-                "file_path": types.Schema(
-                    type=types.Type.STRING,
-                    description="The script, relative to the working directory: `main.py`.",
-                ),
-                "args": types.Schema(
-                    type=types.Type.ARRAY,
-                    items=types.Schema(type=types.Type.STRING),
-                    description='The command-line arguments: `["3 + 5"]`; none if left out.',
-                ),
-            },
-        ),
+        parameters=Schema(type=Type.OBJECT, required=["file_path"], properties=properties),
     )
 
 
