@@ -56,7 +56,7 @@ ALLOWED = """
     getdents64 217 61, getcwd 79 17, chdir 80 49, fchdir 81 50, dup 32 23, dup2 33 -, dup3 292 24,
     pipe 22 -, pipe2 293 59, mkdir 83 -, mkdirat 258 34, rmdir 84 -, unlink 87 -, unlinkat 263 35,
     rename 82 -, renameat 264 38, ftruncate 77 46, flock 73 32, fsync 74 82, fdatasync 75 83,
-    fadvise64 221 223, sendfile 40 71, copy_file_range 326 285, splice 275 76, statfs 137 43,
+    fadvise64 221 223, sendfile 40 71, copy_file_range 326 285, statfs 137 43,
     fstatfs 138 44, umask 95 166,
     mmap 9 222, munmap 11 215, mremap 25 216, mprotect 10 226, brk 12 214, madvise 28 233,
     msync 26 227, mlock 149 228, munlock 150 229,
@@ -127,11 +127,14 @@ ON_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 REFUSE = ERRNO | errno.EPERM
-LOAD, EQUAL, AT_LEAST, HAS_BITS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+LOAD, MASK, EQUAL, AT_LEAST, RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 
-NEVER_WITH = {  # what must not be true of an argument, and its index
-    (HAS_BITS, 0o6000): {"open 2 -": 2, "creat 85 -": 1, "openat 257 56": 3},  # setuid, setgid
-    (EQUAL, 18): {"kill 62 129": 1, "tgkill 234 131": 2},  # SIGCONT, against wrote_too_much
+NEVER_WITH = {  # a mask and what it must not leave of an argument; the argument's index
+    (0o4000, 0o4000): {"open 2 -": 2, "creat 85 -": 1, "openat 257 56": 3},  # setuid
+    (0o2000, 0o2000): {"open 2 -": 2, "creat 85 -": 1, "openat 257 56": 3},  # setgid
+    (0xFFFFFFFF, 18): {"kill 62 129": 1, "tgkill 234 131": 2},  # SIGCONT, against wrote_too_much
+    # MAP_SHARED | MAP_ANONYMOUS: all its pages stay while one is mapped, which no limit counts.
+    (0x21, 0x21): {"mmap 9 222": 3},
 }
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -296,8 +299,9 @@ def rules(column: int, architecture: int, interpreter: int) -> list[bytes]:
     program = [instruction(LOAD, 4) + instruction(EQUAL, architecture, 1) + refused]  # its arch
     program += [instruction(LOAD, 0) + instruction(AT_LEAST, NEWEST + 1, 0, 1)]  # its number
     program += [instruction(RETURN, ERRNO | errno.ENOSYS)]
-    for (code, value), table in NEVER_WITH.items():
-        test = instruction(code, value, 0, 1) + refused + instruction(LOAD, 0)
+    for (mask, value), table in NEVER_WITH.items():
+        test = instruction(MASK, mask) + instruction(EQUAL, value, 0, 1) + refused
+        test += instruction(LOAD, 0)
         for call, index in table.items():
             program += for_calls(call, column, argument(index) + test)
     for calls, conditions in ONLY_WITH.items():

@@ -60,7 +60,7 @@ REFUSED = """
     semget semop semtimedop sendmmsg sendmsg set_mempolicy set_mempolicy_home_node set_thread_area
     setdomainname setfsgid setfsuid setgid setgroups sethostname setns setpgid setpriority setregid
     setresgid setresuid setreuid setrlimit setsid setsockopt settimeofday setuid shmat shmctl shmdt
-    shmget signalfd socket statmount swapoff swapon symlink symlinkat sync sync_file_range
+    shmget signalfd socket splice statmount swapoff swapon symlink symlinkat sync sync_file_range
     sync_file_range2 syncfs sysfs syslog tee timer_create timer_delete timer_getoverrun
     timer_gettime timer_settime tkill truncate tuxcall umount2 unshare uprobe uretprobe uselib
     userfaultfd ustat vfork vhangup vmsplice vserver
@@ -292,10 +292,12 @@ class SystemCalls(Scripts):
             place += 1
             if code == 0x20:
                 loaded = int.from_bytes(data[value : value + 4], "little")
+            elif code == 0x54:
+                loaded &= value
             elif code == 0x06:
                 return 1 if value == 0x7FFF0000 else -(value & 0xFFFF)
             else:
-                is_true = {0x15: loaded == value, 0x35: loaded >= value, 0x45: loaded & value}[code]
+                is_true = {0x15: loaded == value, 0x35: loaded >= value}[code]
                 place += if_true if is_true else if_false
 
     def test_the_filter_of_each_machine_decides_by_the_names_of_its_own_headers(self) -> None:
@@ -537,6 +539,31 @@ class Limits(Scripts):
         threads += "time.sleep(.1); end.set()"
         self.assertIn("with code 0\n", self.run_script(threads % 499))  # and the main one
         self.assertIn("as it had more than 500 threads", self.run_script(threads % 500))
+
+    def test_shared_memory_which_no_limit_counts_once_it_is_unmapped_is_refused(self) -> None:
+        self.assert_refused("mmap.mmap(-1, 4096)", "import mmap")
+        self.assert_refused("mmap.mmap(-1, 4096, 0x21 | 2)", "import mmap")
+        self.assertEqual(
+            self.value("len(mmap.mmap(-1, 4096, mmap.MAP_PRIVATE))", "import mmap"), 4096
+        )
+
+    def test_files_are_counted_even_if_the_file_system_does_not_say_how_many_are_free(self) -> None:
+        silent = mock.Mock(f_bfree=1 << 40, f_frsize=4096, f_ffree=0)
+        with mock.patch("os.statvfs", return_value=silent):
+            self.assertIn("STDOUT: calm", self.run_script("time.sleep(1.5); print('calm')"))
+            answer = self.run_script("for i in range(40000): open(f'f{i}', 'w').close()")
+        self.assertIn("wrote more than 256 MiB or 10,000 files", answer)
+
+    def test_what_is_freed_on_one_file_system_does_not_pay_for_another(self) -> None:
+        shared = Path("/dev/shm")  # noqa: S108
+        if not os.access(shared, os.W_OK) or shared.stat().st_dev == self.work.stat().st_dev:
+            self.skipTest("there is no second file system to write on")
+        self.put("old", bytes(600 << 20))
+        fill = "os.remove('old'); time.sleep(.1)\nfor i in range(12):\n"
+        fill += "    open(f'{os.environ[\"TMPDIR\"]}/{i}', 'wb').write(bytes(50 << 20))\n"
+        with mock.patch("tempfile.tempdir", str(shared)):
+            answer = self.run_script(f"{fill}time.sleep(1)")
+        self.assertIn("wrote more than 256 MiB", answer)
 
     def test_threads_are_limited_by_memory(self) -> None:
         threads = "import threading\nfor _ in range(3000):\n"
