@@ -1,8 +1,7 @@
 """Which characters the bytes of a file are, so that what is read and written back changes no byte.
 
 A text is UTF-8, or UTF-16 if it begins with a mark. Here it is "raw": a byte that is not UTF-8 is
-half a surrogate pair. A model is shown what the byte is in Windows-1252; a half of UTF-16, U+FFFD.
-"""
+half a surrogate pair. A model sees what the byte is in Windows-1252; a half of UTF-16, U+FFFD."""
 
 import codecs
 import re
@@ -58,6 +57,8 @@ def encode_like(old: bytes, content: str) -> tuple[bytes, bool]:
     were. If those bytes would be read as another text, all of it becomes UTF-8."""
     mark, encoding = mark_of(old, len(old))
     raw = decode(old[len(mark) :], encoding, len(old) < MAX_OLD_BYTES)
+    if encoding == "utf-8" and not HALF.search(raw):
+        return mark + content.encode(), True  # nothing to keep; the rest would take 10 times longer
     whole, stray = ONE_BYTE.sub("", raw), len(raw) - len(HALF.sub("", raw))
     is_one_byte = encoding == "utf-8" and stray > len(whole)
     kept = defaultdict(list)

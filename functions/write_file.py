@@ -34,7 +34,7 @@ def write_file(working_directory: str, file_path: str, content: str) -> str:
     """How many characters were written, or a string that begins with `Error: `: then none were."""
     try:
         target = writable_file(working_directory, file_path)
-        data, keeps_encoding = new_bytes(target, content)
+        data, is_kept = new_bytes(target, content)
         os.makedirs(target.parent, exist_ok=True)
         replace(target, data)
     except (FileExistsError, NotADirectoryError):
@@ -42,9 +42,8 @@ def write_file(working_directory: str, file_path: str, content: str) -> str:
         return f'Error: Cannot write to "{file_path}" as {why}'
     except FAILURES as error:
         return error_text("write to", file_path, error)
-    done = f'Successfully wrote {len(content)} characters to "{file_path}"'
-    why = "because the text does not fit its old encoding"
-    return done if keeps_encoding else f"{done}; it is UTF-8 now, {why}"
+    note = "" if is_kept else "; it is UTF-8 now, because the text does not fit its old encoding"
+    return f'Successfully wrote {len(content)} characters to "{file_path}"{note}'
 
 
 def writable_file(working_directory: str, file_path: object) -> Path:
