@@ -115,6 +115,14 @@ ONLY_WITH: dict[str, dict[int, tuple[int, ...]]] = {
     # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, FICLONE; no owner, no attribute.
     "ioctl 16 29": {1: (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x40049409)},
 }
+MODES = {"open 2 -": 2, "creat 85 -": 1, "openat 257 56": 3}
+NEVER_WITH = {  # a mask and what it must not leave of an argument; the argument's index
+    (0o4000, 0o4000): MODES,  # setuid
+    (0o2000, 0o2000): MODES,  # setgid
+    (0xFFFFFFFF, 18): {"kill 62 129": 1, "tgkill 234 131": 2},  # SIGCONT, against wrote_too_much
+    # MAP_SHARED | MAP_ANONYMOUS: all its pages stay while one is mapped, which no limit counts.
+    (0x21, 0x21): {"mmap 9 222": 3},
+}
 
 # Rights over files are consecutive bits; the version of Landlock says how many there are.
 FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16, 6: 16, 7: 16, 8: 16, 9: 17}
@@ -128,14 +136,6 @@ ON_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 REFUSE = ERRNO | errno.EPERM
 LOAD, MASK, EQUAL, AT_LEAST, RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
-
-NEVER_WITH = {  # a mask and what it must not leave of an argument; the argument's index
-    (0o4000, 0o4000): {"open 2 -": 2, "creat 85 -": 1, "openat 257 56": 3},  # setuid
-    (0o2000, 0o2000): {"open 2 -": 2, "creat 85 -": 1, "openat 257 56": 3},  # setgid
-    (0xFFFFFFFF, 18): {"kill 62 129": 1, "tgkill 234 131": 2},  # SIGCONT, against wrote_too_much
-    # MAP_SHARED | MAP_ANONYMOUS: all its pages stay while one is mapped, which no limit counts.
-    (0x21, 0x21): {"mmap 9 222": 3},
-}
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -259,8 +259,7 @@ def allow(ruleset: int, path: str, rights: int) -> None:
 
 def drop_capabilities() -> None:
     """Drop all of root's privileges; after PR_SET_NO_NEW_PRIVS no exec gives them back."""
-    version_3 = struct.pack("Ii", 0x20080522, 0)
-    check(libc.capset(version_3, bytes(24)), "capset")
+    check(libc.capset(struct.pack("Ii", 0x20080522, 0), bytes(24)), "capset")  # version 3
 
 
 def at_secret_address(path: bytes) -> int:
